@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
@@ -23,9 +24,9 @@ from hatcast.stream.tracker.prior import Prior
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hatcast.lab.days import Recordings
     from hatcast.lab.plan.continual.choose import ContinualPlan
-    from hatcast.lab.plan.continual.inputs import RecordedCounts
-    from hatcast.lab.plan.counts import CountedDays, Row
+    from hatcast.lab.plan.counts import Row
     from hatcast.lab.plan.tracker import Plans
 
 R = TypeVar("R", bound=Any)  # a dataclass: no type of the standard library says so
@@ -124,7 +125,7 @@ def plan(  # noqa: PLR0913 - options by name
         HatcastError: the arguments do not fit, or no HAT has so many users.
     """
     from hatcast.lab.plan import tracker
-    from hatcast.lab.plan.counts import counts_of_rows
+    from hatcast.lab.plan.counts import counts_of_opened, counts_of_rows
 
     if (data is None) == (counts is None):
         raise HatcastError("plan needs either data or counts: give one of them")
@@ -139,7 +140,12 @@ def plan(  # noqa: PLR0913 - options by name
     if len(settings.policy.released_values) > 1:
         raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
-    found = counts_of_rows(rows_of(counts), least) if data is None else _counts_of(data, reading, settings, least)
+    if data is None:
+        found = counts_of_rows(rows_of(counts), least)
+    else:
+        policy = plain_policy(settings.policy)
+        with progress_bars() as add_bar, _opened("plan", data, reading, policy) as recordings:
+            found = counts_of_opened(recordings, policy, least, add_bar("reading", None))
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
     first, prior, timetable = found.first_days(), Prior.of_policy(settings.policy), timetable_of(settings.policy)
@@ -167,16 +173,16 @@ def default_settings(
     return settings_of(policy_of_recordings(None, name))
 
 
-def _counts_of(data: Data, reading: ReadingOptions, settings: Settings, min_users: int) -> "CountedDays":
+@contextmanager
+def _opened(name: str, data: Data, reading: ReadingOptions, policy: Policy) -> "Iterator[Recordings]":
+    """Open the readings for a function of this name."""
     from hatcast.lab.days import Recordings
-    from hatcast.lab.plan.counts import counts_of_opened
 
-    policy = plain_policy(settings.policy)
     given = reading.input(data, policy)
     if given.feed is DUMP:
-        raise HatcastError("plan does not read dumps: give recordings, or counts")
-    with progress_bars() as add_bar, given.open() as recording:
-        return counts_of_opened(Recordings(recording, given.name), policy, min_users, add_bar("reading", None))
+        raise HatcastError(f"{name} does not read dumps: give recordings, or counts")
+    with given.open() as recording:
+        yield Recordings(recording, given.name)
 
 
 def rows_of(counts: str | os.PathLike[str] | ArrowStream | None) -> "list[Row]":
@@ -320,25 +326,15 @@ def plan_continual(  # noqa: PLR0913 - options by name
     wanted = inputs.RequestedPlan(
         slots, horizon_days, max_slots, min_separation, max_cells, epsilon, delta, upper_bound, users_per_slot
     )
-    recorded = _recorded(data, reading, checked, least)
-    if counts is not None:
+    recorded = None
+    if data is not None:
+        with _opened("plan_continual", data, reading, checked) as recordings:
+            recorded = inputs.recorded(recordings, checked, least, lambda _: None)
+    elif counts is not None:
         rows = inputs.rows_of_counts(rows_of(counts), checked)
         recorded = inputs.RecordedCounts("counts", rows, checked.hours[0], least)
     found = inputs.inputs_of(wanted, checked, recorded, is_given=policy is not None)
     return PlannedKinds(choose(found.stream, found.users, Criterion(by), found.observed), checked.released_value.unit)
-
-
-def _recorded(data: Data | None, reading: ReadingOptions, policy: Policy, min_users: int) -> "RecordedCounts | None":
-    from hatcast.lab.days import Recordings
-    from hatcast.lab.plan.continual.inputs import recorded
-
-    if data is None:
-        return None
-    given = reading.input(data, policy)
-    if given.feed is DUMP:
-        raise HatcastError("plan_continual does not read dumps: give recordings, or counts")
-    with given.open() as recording:
-        return recorded(Recordings(recording, given.name), policy, min_users, lambda _: None)
 
 
 def _rows(plan: "ContinualPlan") -> Iterator[PlannedKind]:

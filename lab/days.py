@@ -1,6 +1,6 @@
 """Whole days of recordings as the final HATs of their slots, for simulations and plans. Raw data, not private."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -58,15 +58,22 @@ class Recordings:
     recording: Recording
     name: str
 
-    def days(self, policy: Policy, progress: Callable[[int], None]) -> list[RecordedDay]:
-        """Fold the files as `hatcast batch` does, and return their days. HATs without a reading are left out.
+    def fold(self, policy: Policy, progress: Callable[[int], None]) -> tuple[RetainChunks, Mapping[str, int]]:
+        """Fold the files as `hatcast batch` does, and return their contributions, and numbers of records by outcome.
 
-        Calls `progress` with the number of records folded since the last call. Raises RecordingError without any HAT.
+        Calls `progress` with the number of records folded since the last call.
         """
         retained = RetainChunks()
-        # A constant key, for reproducible results: pseudonyms decide the order of users.
-        pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        folded = fold_recording(self.recording, FoldJob(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+        # A constant key, for reproducible results: pseudonyms decide the order of users, and so their grouping.
+        users = FoldUsers(Pseudonyms(bytes(KEY_BYTES)))
+        return retained, fold_recording(self.recording, FoldJob(policy, users, now_ms(), retained, progress)).outcomes
+
+    def days(self, policy: Policy, progress: Callable[[int], None]) -> list[RecordedDay]:
+        """Return the days of the files. HATs without a reading are left out.
+
+        Raises RecordingError without any HAT.
+        """
+        retained, outcomes = self.fold(policy, progress)
         calendar = Calendar(policy)
         slots = [
             _slot_of(key, [_users_of(hat, retained) for hat in hats], calendar)
@@ -76,10 +83,10 @@ class Recordings:
         found = [RecordedDay(date, tuple(slots)) for date, slots in days]
         if not found:
             problem = "has no HAT with a reading"
-            told = {name: records for name, records in folded.outcomes.items() if name not in _OF_VALUES}
+            told = {name: records for name, records in outcomes.items() if name not in _OF_VALUES}
             if told:
                 (outcome, records) = max(told.items(), key=lambda each: each[1])
-                problem += f": {records:,} of its {sum(folded.outcomes.values()):,} records are {outcome}"
+                problem += f": {records:,} of its {sum(outcomes.values()):,} records are {outcome}"
             fix = "check policy.hours (`--hours` of `hatcast init`), and the file with `hatcast check`"
             raise RecordingError(self.name, problem, fix)
         return found

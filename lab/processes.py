@@ -5,10 +5,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import suppress
 from multiprocessing import get_context
 from os import sched_getaffinity
-from typing import TYPE_CHECKING, Final, TypeVar
-
-if TYPE_CHECKING:
-    from multiprocessing.queues import SimpleQueue
+from typing import Final, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -28,10 +25,6 @@ def _report_to(report: Report) -> None:
     _report = report
 
 
-def _report_to_queue(queue: "SimpleQueue[int]") -> None:
-    _report_to(queue.put)
-
-
 def in_processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], stepped: Report = lambda _: None
 ) -> Iterator[tuple[int, Result]]:
@@ -49,8 +42,8 @@ def in_processes(
             _report_to(lambda _: None)
         return
     context = get_context("spawn")
-    steps: SimpleQueue[int] = context.SimpleQueue()
-    with ProcessPoolExecutor(number, context, _report_to_queue, (steps,)) as pool:
+    steps = context.SimpleQueue()
+    with ProcessPoolExecutor(number, context, _report_to, (steps.put,)) as pool:
         positions = {pool.submit(function, task): position for position, task in enumerate(tasks)}
         waiting = set(positions)
         while waiting:

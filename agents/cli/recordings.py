@@ -145,10 +145,9 @@ _COLUMN_KEYS: Final = tuple(each.name for each in fields(Columns))
 
 
 def _listed(given: Mapping[str, Any], files: str | None) -> list[Path]:
-    """Return the recordings of a parameter, and those after its first one."""
+    """Return the recordings of a parameter."""
     named = () if files is None else given[files] or ()
-    paths = [*map(Path, named if isinstance(named, tuple) else (named,))]
-    return [*paths, *given.get("more", ())] if paths else []
+    return [*map(Path, named if isinstance(named, tuple) else (named,))]
 
 
 def _choice(
@@ -248,20 +247,28 @@ def _local(time_ms: int, zone: tzinfo) -> str:
 
 
 def data_options(purpose: str, *, required: bool = False) -> Callable[[Function], Function]:
-    """Return a decorator that adds `--data FILE...`, as `data` and `more`, the options of a format, and `--config`.
+    """Return a decorator that adds `--data FILE...`, the options of a format, and `--config`.
 
     purpose   help of `--data`
     """
+
+    def with_all_files(function: Function) -> Function:
+        @wraps(function)
+        def merged(**given: Any) -> Any:
+            more = given.pop("more")
+            if more and not given["data"]:
+                raise click.UsageError(f"unexpected argument {more[0]}: name recordings after --data")
+            if given[_FORMAT] and not given["data"]:
+                raise click.UsageError("--format is for --data")
+            return function(**given | {"data": (*given["data"], *more)})
+
+        return merged  # type: ignore[return-value]  # click passes parameters by name
+
     return combined(
         click.option("--data", multiple=True, required=required, type=PATH, metavar="FILE...", help=purpose),
         # A shell expands the pattern after --data to several arguments: the option takes the first one.
         click.argument("more", nargs=-1, type=PATH, metavar=""),
+        with_all_files,
         format_options(files="data", of="recordings"),
         optional_config_option,
     )
-
-
-def check_recordings(data: Sequence[Path], more: Sequence[Path]) -> None:
-    """Raise UsageError if there are files, but not after --data."""
-    if more and not data:
-        raise click.UsageError(f"unexpected argument {more[0]}: name recordings after --data")

@@ -15,7 +15,18 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, chunks_of, random_share
+from hatcast.lab.audit.hats import (
+    CELL,
+    NOW_MS,
+    Claim,
+    Family,
+    Neighbours,
+    RandomNumbers,
+    Run,
+    changed,
+    chunks_of,
+    random_share,
+)
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers, SlotIndex, horizon_of
@@ -84,8 +95,8 @@ class RunningSumFamily(Family):
         at = random.integers(0, len(stay.slots))
         share = random_share(random)
         if random.random() < 0.5:
-            return self._neighbours(replace(stay, one=_with(stay.one, at, share)))
-        return self._neighbours(replace(stay, other=_with(stay.other, at, share)))
+            return self._neighbours(replace(stay, one=changed(stay.one, at, share)))
+        return self._neighbours(replace(stay, other=changed(stay.other, at, share)))
 
     def _neighbours(self, stay: Stay) -> Neighbours:
         name = f"a user in {len(stay.slots)} slots of {len(self._slots)}"
@@ -113,10 +124,6 @@ class RunningSumFamily(Family):
         period = horizon_of(keys, max(keys.first, date(2022, 1, 3)).isoformat())
         slots = [slot for day in period.dates for slot in calendar.slots_of(day) if slot.outside is None]
         return sorted(slots, key=lambda slot: indexes.of(slot.date, slot.name))
-
-
-def _with(shares: tuple[float, ...], at: int, share: float) -> tuple[float, ...]:
-    return (*shares[:at], share, *shares[at + 1 :])
 
 
 _DATE: Final = "2022-01-03"
@@ -180,9 +187,8 @@ class DayFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one share."""
         trip: Trip = neighbours.data
-        one = list(trip.one)
-        one[random.integers(0, len(one))] = random_share(random)
-        return self._neighbours(replace(trip, one=tuple(one)))
+        at, share = random.integers(0, len(trip.one)), random_share(random)
+        return self._neighbours(replace(trip, one=changed(trip.one, at, share)))
 
     def _neighbours(self, trip: Trip) -> Neighbours:
         name = f"a bus that tries to enter {len(trip.hats)} HATs"
@@ -253,12 +259,9 @@ class DayFamily(Family):
         number = policy.max_hats_per_day + _MORE
         if keys is not None:
             number = len(slots) * (keys.max_cells + 1)
-        cells = sorted(policy.cells or h3.grid_disk(h3.str_to_int(_cell_of(policy)), 2))
+        middle = h3.latlng_to_cell(*h3.cell_to_latlng(h3.str_to_int(CELL)), policy.h3_resolution)
+        cells = sorted(policy.cells or h3.grid_disk(middle, 2))
         cells = cells[: max(1, -(-number // len(slots)))]
         if keys is not None:
             cells = cells[: keys.max_cells + 1]
         return tuple((slot, cell) for slot, cell in product(slots, cells))[: min(number, _MOST)]
-
-
-def _cell_of(policy: Policy) -> str:
-    return str(h3.int_to_str(h3.latlng_to_cell(*h3.cell_to_latlng(h3.str_to_int(CELL)), policy.h3_resolution)))

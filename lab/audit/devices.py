@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.audit.hats import Claim, Family, Neighbours, RandomNumbers, Run, random_share
+from hatcast.lab.audit.hats import Claim, Family, Neighbours, RandomNumbers, Run, changed, random_share
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import HybridParameters, report
 from hatcast.stream.kmeans.groups import Devices, Reports
@@ -135,9 +135,8 @@ class ClusteringFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one coordinate of the user's other vector."""
         day: DeviceDay = neighbours.data
-        other = list(day.other)
-        other[random.integers(0, self._slots)] = random_share(random)
-        return self._neighbours(replace(day, other=tuple(other)))
+        at, share = random.integers(0, self._slots), random_share(random)
+        return self._neighbours(replace(day, other=changed(day.other, at, share)))
 
     def _vectors(self, random: RandomNumbers, users: int) -> Vectors:
         return tuple(tuple(random_share(random) for _ in range(self._slots)) for _ in range(users))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, chdtrc, ndtr, ndtri
 
 from hatcast.lab.audit.events import bound_of, table_of
-from hatcast.lab.audit.hats import Family, Neighbours, SeededNumbers
+from hatcast.lab.audit.hats import Family, Neighbours, RandomNumbers
 from hatcast.lab.audit.search import TOLERANCE, search
 from hatcast.lab.audit.transcript import Integers, NoiseRequest, Recorder, Terms
 from hatcast.stream.mechanisms import Distances, Noise
@@ -120,13 +120,13 @@ class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
     part: str  # such as `mean`
     # epsilon, delta: of the claim
     epsilon: float
-    delta: float
+    delta: float = 0.0
     neighbours: str  # the worst found, in words
     pairs: int  # neighbours compared, in the search or exactly
     # the largest loss of what is asked of the noise, or the exact one; None: neighbours differ elsewhere
     loss: float | None
-    samples: int  # releases drawn
-    bound: float | None  # lower bound of epsilon by samples; None: none were drawn
+    samples: int = 0  # releases drawn
+    bound: float | None = None  # lower bound of epsilon by samples; None: none were drawn
     problem: str | None  # why the claim does not hold; None: no reason was found
 
     @property
@@ -144,7 +144,7 @@ class Effort:
     error: float
 
 
-def audit_family(family: Family, effort: Effort, random: SeededNumbers, noise: Noise) -> AuditFinding:
+def audit_family(family: Family, effort: Effort, random: RandomNumbers, noise: Noise) -> AuditFinding:
     """Audit one family. The verdict is a false alarm with probability `effort.error` at most.
 
     noise   what the releases draw from: the system's, or a mutant
@@ -176,7 +176,7 @@ def audit_family(family: Family, effort: Effort, random: SeededNumbers, noise: N
     )
 
 
-def _bound(neighbours: Neighbours, family: Family, effort: Effort, random: SeededNumbers, noise: Noise) -> float:
+def _bound(neighbours: Neighbours, family: Family, effort: Effort, random: RandomNumbers, noise: Noise) -> float:
     """Release one or the other, by the flip of a coin, and return the lower bound of epsilon."""
     sides = random.coins(effort.samples)
     samples = [(neighbours.one if side else neighbours.other)(noise) for side in sides.tolist()]

@@ -11,7 +11,7 @@ this user no more.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,26 @@ from hatcast.stream.release.hats import HatChunks, Release, least_users, release
 Run = Callable[[Noise], list[bytes]]
 """Releases one input with this noise, and returns the bytes of all that is published, in order."""
 _CHUNK: Final = 64
+T = TypeVar("T")
 
 
-class RandomNumbers(Protocol):
+class RandomNumbers:
     """Random numbers that choose neighbours and sides. They protect nothing, so they may have a seed."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._generator = np.random.default_rng(seed)  # simulation: never noise of a release
 
     def integers(self, low: int, high: int) -> int:
         """Return an integer in [low, high)."""
+        return int(self._generator.integers(low, high))
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
+        return float(self._generator.random())
+
+    def coins(self, number: int) -> NDArray[np.bool_]:
+        """Return [number] flips of a fair coin."""
+        return np.asarray(self._generator.integers(0, 2, number), np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +118,14 @@ def chunks_of(users: Sequence[tuple[int, int, int]], others: Sequence[tuple[int,
     return [pack(rows[at : at + _CHUNK]) for at in range(0, len(rows), _CHUNK)]
 
 
+def changed(items: Sequence[T], at: int, item: T) -> tuple[T, ...]:
+    """Return the items with another one in this place."""
+    return (*items[:at], item, *items[at + 1 :])
+
+
 def random_share(random: RandomNumbers) -> float:
     """Return a user's mean as a share of the range: an end of the range in two of three cases."""
     return (0.0, 1.0, random.random())[random.integers(0, 3)]
-
-
-class SeededNumbers:
-    """Random numbers, with a seed or without: see `hatcast.lab.audit.hats.RandomNumbers`."""
-
-    def __init__(self, seed: int | None) -> None:
-        self._generator = np.random.default_rng(seed)  # simulation: never noise of a release
-
-    def integers(self, low: int, high: int) -> int:
-        """Return an integer in [low, high)."""
-        return int(self._generator.integers(low, high))
-
-    def random(self) -> float:
-        """Return a number in [0, 1)."""
-        return float(self._generator.random())
-
-    def coins(self, number: int) -> NDArray[np.bool_]:
-        """Return [number] flips of a fair coin."""
-        return np.asarray(self._generator.integers(0, 2, number), np.bool_)
 
 
 ReleasesOf = Callable[[Policy, Calendar, Sequence[ReleasedHat], Noise], list[Release]]
@@ -175,9 +171,8 @@ class MeanFamily(Family):
         for counts in shapes:
             for rest in (0.5, 0.0, 1.0):
                 for user in sorted({0, len(counts) // 2, len(counts) - 1}):
-                    shares = [(rest,) * len(low)] * len(counts)
-                    shares[user] = low
-                    found.append(self._neighbours(HatPair(counts, tuple(shares), user, high)))
+                    shares = changed([(rest,) * len(low)] * len(counts), user, low)
+                    found.append(self._neighbours(HatPair(counts, shares, user, high)))
         return found if self.policy.relation is Relation.REPLACE else [self._removed(each.data) for each in found]
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
@@ -194,13 +189,10 @@ class MeanFamily(Family):
         hat: HatPair = neighbours.data
         at, way = random.integers(0, len(hat.counts)), random.random()
         if way < 0.3:
-            counts = list(hat.counts)
-            counts[at] = max(1, counts[at] + random.integers(-2, 3))
-            hat = replace(hat, counts=tuple(counts))
+            count = max(1, hat.counts[at] + random.integers(-2, 3))
+            hat = replace(hat, counts=changed(hat.counts, at, count))
         elif way < 0.7:
-            shares = list(hat.shares)
-            shares[at] = self._point(random)
-            hat = replace(hat, shares=tuple(shares))
+            hat = replace(hat, shares=changed(hat.shares, at, self._point(random)))
         elif way < 0.9 and hat.other is not None:
             hat = replace(hat, other=self._point(random))
         else:

@@ -16,21 +16,19 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
-from hatcast.lab.audit.transcript import Integers, Leak
-from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
-from hatcast.stream.mechanisms import Distances, Noise, Noisy, NoisyVector
-from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import Policy
-
-import numpy as np  # isort: skip
+import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.lab.audit.family import AuditFinding
+from hatcast.lab.audit.transcript import Integers, Leak
 from hatcast.lab.survey.run import CellSelection
-from hatcast.stream.mechanisms import LaplaceNoise
+from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
+from hatcast.stream.mechanisms import LaplaceNoise, Noise, Noisy
+from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.cells_file import SelectionCost
+from hatcast.stream.policy.policy import Policy
 
 DIGITS: Final = 40
 ROUNDING: Final = Decimal("1e-25")  # of sums of a few numbers with 40 digits
@@ -78,17 +76,10 @@ class Branch:
         self.asked = (value, distance, epsilon)
         return Noisy(value, 0.0)
 
-    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
-        """Selections are followed by Laplace noise. Raises Leak."""
-        raise Leak("a selection is followed by noise of another kind")
+    def _other_kind(self, *_: Any, **__: Any) -> Any:
+        raise Leak("a selection is followed by noise of another kind")  # than Laplace noise for one value
 
-    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
-        """See `gaussian`. Raises Leak."""
-        raise Leak("a selection is followed by noise of another kind")
-
-    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
-        """See `gaussian`. Raises Leak."""
-        raise Leak("a selection is followed by noise of another kind")
+    gaussian = laplace_many = gaussian_many = _other_kind
 
     def _next(self, number: int) -> int:
         at = len(self.options)
@@ -147,11 +138,6 @@ def losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: Estimat
 
     estimate   the code under audit. Raises Leak.
     """
-    with localcontext(Context(prec=DIGITS)):
-        return _losses_of(parameters, counts, estimate)
-
-
-def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: EstimateOf) -> LargestLosses:
     upper = parameters.upper_bound_milli
 
     @cache
@@ -159,13 +145,14 @@ def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: Estima
         sums = [count * upper * share // 2 for count, share in zip(counts, shares, strict=True)]
         return outcomes_of(Users(np.array(counts, np.int64), np.array(sums, np.int64)), parameters, estimate)
 
-    found = [
-        pair_losses(known(shares), known((*shares[:user], other, *shares[user + 1 :])))
-        for shares in product(range(3), repeat=len(counts))
-        if list(shares[2:]) == sorted(shares[2:])  # not every one of the many
-        for user in range(len(counts))
-        for other in range(shares[user])
-    ]
+    with localcontext(Context(prec=DIGITS)):
+        found = [
+            pair_losses(known(shares), known((*shares[:user], other, *shares[user + 1 :])))
+            for shares in product(range(3), repeat=len(counts))
+            if list(shares[2:]) == sorted(shares[2:])  # not every one of the many
+            for user in range(len(counts))
+            for other in range(shares[user])
+        ]
     return LargestLosses(max(selected for selected, _ in found), max(whole for _, whole in found), len(found))
 
 
@@ -294,7 +281,14 @@ def audit_selection(policy: Policy, estimate: EstimateOf) -> AuditFinding:
             problem = f"a selection loses {float(found.selected):.6g}, above its share {allowed:g}"
     if problem is None and whole > policy.epsilon * (1 + _ROUNDING):
         problem = f"a release loses {whole:.6g}, above the claim {policy.epsilon:g}"
-    return _finding(SELECTION, policy.epsilon, "small HATs", pairs, whole, problem)
+    return AuditFinding(
+        part=SELECTION,
+        epsilon=policy.epsilon,
+        neighbours="all neighbours of small HATs, exactly",
+        pairs=pairs,
+        loss=whole,
+        problem=problem,
+    )
 
 
 def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) -> AuditFinding:
@@ -310,21 +304,11 @@ def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) ->
         problem = leak.reason
     if loss is not None and loss > cost.epsilon * (1 + _ROUNDING):
         problem = f"a list loses {loss:.6g}, above the claim {cost.epsilon:g}"
-    return _finding(LISTS, cost.epsilon, "small counts", pairs, loss, problem)
-
-
-def _finding(
-    part: str, epsilon: float, inputs: str, pairs: int, loss: float | None, problem: str | None
-) -> AuditFinding:
-    """Return the finding of exact laws: no samples were drawn, so there is no bound by them."""
     return AuditFinding(
-        part=part,
-        epsilon=epsilon,
-        delta=0.0,
-        neighbours=f"all neighbours of {inputs}, exactly",
+        part=LISTS,
+        epsilon=cost.epsilon,
+        neighbours="all neighbours of small counts, exactly",
         pairs=pairs,
         loss=loss,
-        samples=0,
-        bound=None,
         problem=problem,
     )

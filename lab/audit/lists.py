@@ -13,7 +13,7 @@ from typing import Final
 import h3.api.basic_int as h3
 import msgspec
 
-from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, chunks_of
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, changed, chunks_of
 from hatcast.lab.survey.counts import Counts, capped_counts
 from hatcast.lab.survey.rows import MemoryLimits, RowCollector, open_spill, slots_of
 from hatcast.lab.survey.run import select_from
@@ -80,9 +80,8 @@ class ListFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the pairs of one user-day."""
         recording: ComparedRecording = neighbours.data
-        users = list(recording.users)
-        users[random.integers(0, len(users))] = self._pairs(random)
-        return self._neighbours(replace(recording, users=tuple(users)))
+        at = random.integers(0, len(recording.users))
+        return self._neighbours(replace(recording, users=changed(recording.users, at, self._pairs(random))))
 
     def _pairs(self, random: RandomNumbers) -> Pairs:
         number = random.integers(1, len(self._all) + 1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 from rich.table import Column, Table
@@ -15,7 +15,7 @@ from hatcast.agents.tables.terminal import table
 from hatcast.lab.audit.days import DayFamily, RunningSumFamily
 from hatcast.lab.audit.devices import ReportFamily, clusterings_of
 from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
-from hatcast.lab.audit.hats import Claim, Family, MeanFamily, SeededNumbers
+from hatcast.lab.audit.hats import Claim, Family, MeanFamily, RandomNumbers
 from hatcast.lab.audit.laws import LISTS, SELECTION, audit_lists, audit_selection, has_selections
 from hatcast.lab.audit.lists import ListFamily, QueryFamily
 from hatcast.lab.audit.tracker import TrackerFamily
@@ -54,29 +54,26 @@ class AuditPart:
 
     name: str
     claim: Claim
-    audit: Callable[[Effort, SeededNumbers, Noise], AuditFinding]
+    audit: Callable[[Effort, RandomNumbers, Noise], AuditFinding]
+
+    @classmethod
+    def of(cls, family: Family) -> Self:
+        """Return the part whose neighbours are those of a family."""
+        return cls(family.name, family.claim, partial(audit_family, family))
 
 
 def parts_of(policy: Policy) -> list[AuditPart]:
     """Return the parts that a policy publishes by itself, in the order of the report."""
     found = []
     if has_selections(policy):
-        exact = partial(audit_selection, policy, ESTIMATORS[policy.estimator].estimate)
-        found.append(AuditPart(SELECTION, Claim(policy.epsilon), lambda _effort, _random, _noise: exact()))
+        estimate = ESTIMATORS[policy.estimator].estimate
+        found.append(AuditPart(SELECTION, Claim(policy.epsilon), lambda *_: audit_selection(policy, estimate)))
     families: list[Family] = families_of(policy)
     cost = policy.selection_cost
     if cost is not None:
-        lists = partial(audit_lists, policy, cost, select_from)
-        found.append(AuditPart(LISTS, Claim(cost.epsilon), lambda _effort, _random, _noise: lists()))
+        found.append(AuditPart(LISTS, Claim(cost.epsilon), lambda *_: audit_lists(policy, cost, select_from)))
         families.append(ListFamily(policy))
-    return found + [_part(family) for family in families]
-
-
-def _part(family: Family) -> AuditPart:
-    def audit(effort: Effort, random: SeededNumbers, noise: Noise) -> AuditFinding:
-        return audit_family(family, effort, random, noise)
-
-    return AuditPart(family.name, family.claim, audit)
+    return found + list(map(AuditPart.of, families))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ class Subject:
         policy = self.policy()
         if not self.clusterings:
             return parts_of(policy)
-        found = [_part(family) for family in clusterings_of(policy)]
+        found = list(map(AuditPart.of, clusterings_of(policy)))
         if not found:
             raise HatcastError(
                 f"{self.path}: its policy allows no clusterings; name one with relation replace and without horizons"
@@ -143,15 +140,10 @@ def audit(
     ]
 
 
-def number_of_parts(subjects: Sequence[Subject]) -> int:
-    """Return the number of parts that `audit` reports."""
-    return sum(len(subject.parts()) for subject in subjects)
-
-
 def _audited(task: _AuditTask) -> AuditFinding:
     from hatcast.stream.mechanisms.system import SystemNoise
 
-    return task.subject.parts()[task.number].audit(task.effort, SeededNumbers(task.seed), SystemNoise())
+    return task.subject.parts()[task.number].audit(task.effort, RandomNumbers(task.seed), SystemNoise())
 
 
 def report_of(found: Sequence[Audited], samples: int, pairs: int) -> Report:

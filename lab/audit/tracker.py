@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, random_share
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, changed, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
@@ -68,9 +68,8 @@ class TrackerFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the bus's speed in one HAT."""
         day: TrackerDay = neighbours.data
-        other = list(day.other)
-        other[random.integers(0, len(other))] = random_share(random)
-        return self._neighbours(replace(day, other=tuple(other)))
+        at, share = random.integers(0, len(day.other)), random_share(random)
+        return self._neighbours(replace(day, other=changed(day.other, at, share)))
 
     def _hat(self, random: RandomNumbers) -> Rows:
         users = self._users + random.integers(0, _MORE_USERS)

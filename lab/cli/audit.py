@@ -60,7 +60,7 @@ def command(
 
     subjects = [*map(run.Subject, paths), *(run.Subject(path, clusterings=True) for path in clusterings)]
     with progress_bars() as add_bar:
-        found = run.audit(subjects, samples, pairs, add_bar("auditing", run.number_of_parts(subjects)))
+        found = run.audit(subjects, samples, pairs, add_bar("auditing", sum(len(each.parts()) for each in subjects)))
     if markdown:
         click.echo(run.markdown_of(found))
     else:

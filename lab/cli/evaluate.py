@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import PATH, combined, epsilons_of, json_option, plot_option
-from hatcast.agents.cli.recordings import check_recordings, data_options
+from hatcast.agents.cli.recordings import data_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli import evaluate_models
@@ -91,11 +91,10 @@ def worst_case(**given: Any) -> None:
 def _prepared(given: dict[str, Any]) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
     """Return the HAT, estimators, epsilons, title and settings. Raises UsageError, HatcastError."""
     check_one_output(given["output"], as_json=given["as_json"])
-    check_recordings(given["data"], given["more"])
     if (given["counts"] is None) == (not given["data"]):
         raise click.UsageError("name one of --counts and --data")
-    if given["counts"] is not None and (given["feed_format"] or given["config"] or given["hat"]):
-        raise click.UsageError("--format, --config and --hat are for --data")
+    if given["counts"] is not None and (given["config"] or given["hat"]):
+        raise click.UsageError("--config and --hat are for --data")
     if given["dimensions"] > 1 and (given["data"] or given["values"] not in (None, "user_effects")):
         raise click.UsageError("--dimensions is for --counts, and only for --values user_effects")
     epsilons, scaling = epsilons_of("--eps", given["eps"], "0.5,1,2"), given["scaling"]
@@ -128,6 +127,4 @@ def _hat(given: dict[str, Any]) -> tuple[SampledHat, str]:
         assert given["counts"] is not None, "checked by _prepared"  # noqa: S101 - for mypy
         click.echo("a simulation: nothing that it prints is private", err=True)
         return hat_of_counts(given["counts"], given["values"] or "iid", given["scaling"], given["dimensions"])
-    return evaluate_models.recorded_hat(
-        (*given["data"], *given["more"]), choice, given["config"], given["hat"], given["scaling"]
-    )
+    return evaluate_models.recorded_hat(given["data"], choice, given["config"], given["hat"], given["scaling"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hatcast.agents.cli.options import FiniteRange, epsilons_of, found_config, json_option, plot_option
-from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
+from hatcast.agents.cli.recordings import checked_format, data_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
@@ -83,7 +83,6 @@ def days(  # noqa: PLR0913 - options by name
     *,
     limits: str,
     data: tuple[Path, ...],
-    more: tuple[Path, ...],
     feed_format: FormatChoice,
     config: Path | None,
     share: float,
@@ -107,21 +106,20 @@ def days(  # noqa: PLR0913 - options by name
     from hatcast.stream.mechanisms.system import SystemNoise
 
     check_one_output(output, as_json=as_json)
-    check_recordings(data, more)
     totals, designs = epsilons_of("--daily-limit", limits, "1,5,10"), parse_designs(estimators)
     click.echo("reads raw data; nothing that it prints is private", err=True)
     config = found_config(config)
-    policy, paths = policy_of_recordings(config, feed_format.name), (*data, *more)
+    policy = policy_of_recordings(config, feed_format.name)
     cap = cap or (_CAP if config is None else policy.max_hats_per_day)
     min_users = min_users or (_MIN_USERS if config is None else policy.min_users)
-    feed, tracker = checked_format(feed_format, policy, paths), TrackerDesign(share, Objective(objective))
+    feed, tracker = checked_format(feed_format, policy, data), TrackerDesign(share, Objective(objective))
     scheduled = named_timetable(timetable, policy)
-    job = DaysJob(paths, feed, policy, totals, designs, tracker, cap, min_users, runs, scheduled)
+    job = DaysJob(data, feed, policy, totals, designs, tracker, cap, min_users, runs, scheduled)
     with progress_bars() as add_bar:
         found = compare_days(job, SystemNoise(), add_bar)
     dates = f"{found.dates[0]} to {found.dates[-1]}" if len(found.dates) > 1 else found.dates[0]
     settings: dict[str, Any] = {
-        "sources": [path.name for path in paths],
+        "sources": [path.name for path in data],
         "dates": found.dates,
         "hats": found.hats,
         "min_users": min_users,
@@ -166,7 +164,6 @@ def days(  # noqa: PLR0913 - options by name
 def hybrid(  # noqa: PLR0913 - options by name
     *,
     data: tuple[Path, ...],
-    more: tuple[Path, ...],
     feed_format: FormatChoice | None,
     config: Path | None,
     hat: str | None,
@@ -191,20 +188,19 @@ def hybrid(  # noqa: PLR0913 - options by name
     from hatcast.lab.evaluate.hybrid_report import report_of
 
     check_one_output(output, as_json=as_json)
-    check_recordings(data, more)
     given = {"--users": users, "--sigma": sigma, "--sigma-local": sigma_local, "--gap": gap}
     for option, value in given.items():
         if data and value is not None:
             raise click.UsageError(f"{option} cannot be combined with --data, which measures it")
     if not data and (config or hat):
-        raise click.UsageError("--format, --config and --hat are for --data")
+        raise click.UsageError("--config and --hat are for --data")
     compared = model.parse_estimators(estimators)
     sigmas = model.parse_sigmas(model.SIGMAS if sigma is None else sigma)
     users, gap, own = users or 10_000, gap or 0.0, None
     if feed_format is None:
         click.echo("a simulation: nothing that it prints is private", err=True)
     else:
-        own = model.measured(*recorded_hat((*data, *more), feed_format, config, hat), share, epsilon)
+        own = model.measured(*recorded_hat(data, feed_format, config, hat), share, epsilon)
         users, share, sigmas = round(own.case.users), own.case.share, [own.case.sigma]
     cases = [model.Case(users, share, epsilon, each, each, gap) for each in sigmas]
     if sigma_local is not None:
@@ -212,7 +208,7 @@ def hybrid(  # noqa: PLR0913 - options by name
     model.check_cases(cases)
     middle = cases[len(cases) // 2]
     with progress_bars() as add_bar:
-        bar = add_bar("simulating", model.number_of_points(cases))
+        bar = add_bar("simulating", len(cases) * sum(map(len, model.AXES.values())))
         curves = model.curves(cases, compared, runs, seed, bar)
     settings = {
         "users": users,
@@ -270,14 +266,14 @@ def clusters(  # noqa: PLR0913 - options by name
 
     Nothing that it prints is private.
     """
-    from hatcast.lab.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters, report_of
+    from hatcast.lab.evaluate.clusters import CONTENDERS, TOP, compare_clusters, report_of
     from hatcast.stream.kmeans.setting import ClusteringSetting
 
     click.echo("a simulation: nothing that it prints is private", err=True)
     setting = ClusteringSetting(dimensions, TOP, number, iterations, epsilon, seed)
     with progress_bars() as add_bar:
         bar = add_bar("simulating", runs)
-        scores = compare_clusters(setting, Synthetic(users, local), runs, range(1, iterations + 1), bar)
+        scores = compare_clusters(setting, users, local, runs, range(1, iterations + 1), bar)
     settings: dict[str, Any] = {
         "clusters": number,
         "dimensions": dimensions,

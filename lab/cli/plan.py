@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import PATH, FiniteRange, combined, epsilons_of, found_config, json_option, plot_option
-from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
+from hatcast.agents.cli.recordings import checked_format, data_options
 from hatcast.agents.progress import progress_bars
 from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
@@ -52,14 +52,6 @@ _source_options: Final = combined(
 )
 
 
-def _check_source(
-    paths: Sequence[Path], more: Sequence[Path], choice: FormatChoice | None, counts: Path | None
-) -> None:
-    check_recordings(paths, more)
-    if choice is not None and not paths:
-        raise click.UsageError("--format is for --data")
-
-
 def _target_text(path: Path | None) -> str | None:
     """Return the text of the file to write; None without one. Raises ModuleNotFoundError before anything is planned."""
     if path is None:
@@ -94,7 +86,6 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
 def tracker(  # noqa: PLR0913 - options by name
     *,
     data: tuple[Path, ...],
-    more: tuple[Path, ...],
     feed_format: FormatChoice | None,
     counts: Path | None,
     config: Path | None,
@@ -114,27 +105,26 @@ def tracker(  # noqa: PLR0913 - options by name
     """
     from hatcast.lab.days import policy_of_recordings
     from hatcast.lab.plan import tracker as plans_of
-    from hatcast.lab.plan.counts import counts_of_file, counts_of_recordings
+    from hatcast.lab.plan.counts import counts_of_recordings, counts_of_rows, rows_of_file
 
-    _check_source(data, more, feed_format, counts)
     if (counts is None) == (not data):
         raise click.UsageError("name one of --counts and --data")
     totals = sorted(epsilons_of("--daily-limit", limits, _TOTALS))
     if target is not None and written not in totals:
         raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
     text, config = _target_text(target), found_config(config)
-    policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
+    policy = policy_of_recordings(config, "" if feed_format is None else feed_format.name)
     scheduled = named_timetable(timetable, policy)
     upper_bound, unit, least = policy.upper_bound / 1000, policy.released_value.unit, _least(min_users, config, policy)
     with progress_bars() as add_bar:
         if feed_format is None:
             assert counts is not None, "checked above"  # noqa: S101 - for mypy
-            found, source = counts_of_file(counts, least), counts.name
+            found, source = counts_of_rows(rows_of_file(counts), least), counts.name
         else:
             click.echo("reads raw data; what it prints follows from counts alone", err=True)
-            feed = checked_format(feed_format, policy, paths)
-            found = counts_of_recordings(paths, feed, policy, least, add_bar("reading", None))
-            source = ", ".join(path.name for path in paths)
+            feed = checked_format(feed_format, policy, data)
+            found = counts_of_recordings(data, feed, policy, least, add_bar("reading", None))
+            source = ", ".join(path.name for path in data)
         if not found.days:
             raise HatcastError(f"{source} has no HAT with {least} users; name more days, or a smaller --min-users")
         found, prior = found.first_days(), Prior.of_policy(policy)
@@ -229,7 +219,6 @@ def tracker(  # noqa: PLR0913 - options by name
 def sums(  # noqa: PLR0913 - options by name
     *,
     data: tuple[Path, ...],
-    more: tuple[Path, ...],
     feed_format: FormatChoice | None,
     counts: Path | None,
     config: Path | None,
@@ -255,19 +244,18 @@ def sums(  # noqa: PLR0913 - options by name
     named = [option for option, value in sources.items() if value]
     if len(named) > 1:
         raise click.UsageError(f"name one of {' and '.join(named)}")
-    _check_source(data, more, feed_format, counts)
     if min_users is not None and not (data or counts):
         raise click.UsageError("--min-users needs --data or --counts")
     text, config = _target_text(target), found_config(config)
-    policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
+    policy = policy_of_recordings(config, "" if feed_format is None else feed_format.name)
     least, recorded = _least(min_users, config, policy), None
     if counts is not None:
         rows = inputs.rows_of_counts(rows_of_file(counts), policy)
         recorded = inputs.RecordedCounts(counts.name, rows, policy.hours[0], least)
     elif feed_format is not None:
         click.echo("reads raw data; what it prints follows from counts alone", err=True)
-        feed = checked_format(feed_format, policy, paths)
-        with progress_bars() as add_bar, open_days(paths, feed) as recordings:
+        feed = checked_format(feed_format, policy, data)
+        with progress_bars() as add_bar, open_days(data, feed) as recordings:
             recorded = inputs.recorded(recordings, policy, least, add_bar("reading", None))
     found = inputs.inputs_of(inputs.RequestedPlan(**given), policy, recorded, is_given=config is not None)
     with progress_bars() as add_bar:

@@ -1,17 +1,17 @@
 """`hatcast survey`: find a resolution and cells in recordings."""
 
-import math
 import re
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from hatcast.agents.cli.options import (
     PATH,
+    FiniteRange,
     days_of,
     found_config,
     json_option,
@@ -27,8 +27,6 @@ from hatcast.agents.progress import counters
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
-
-_EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,6 @@ def _users_of(text: str) -> Fraction:
     if not re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9}|/0*[1-9][0-9]{0,8})?", text) or Fraction(text) > 10**6:
         raise ValueError
     return Fraction(text)
-
-
-def _epsilon_of(_: click.Context, __: click.Parameter, epsilon: float | None) -> float | None:
-    least, most = _EPSILONS
-    if epsilon is not None and not (math.isfinite(epsilon) and least <= epsilon <= most):
-        raise click.BadParameter(f"write an epsilon from {least:g} to {most:g}")
-    return epsilon
 
 
 def _hours_of(text: str) -> tuple[int, int]:
@@ -92,8 +83,7 @@ def _hours_of(text: str) -> tuple[int, int]:
 )
 @click.option(
     "--private",
-    type=float,
-    callback=_epsilon_of,
+    type=FiniteRange(0.001, 10.0),  # above 10 a selection is hardly private; the same limit as in a policy
     metavar="EPS",
     help="Select busy cells among --candidates with noise.",
 )

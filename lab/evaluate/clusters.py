@@ -31,14 +31,6 @@ SPREAD: Final = 0.028  # standard deviation of a cluster, in each coordinate    
 _TRUE_CENTRE_SEEDS: Final = 2**63  # seeds from here on place the clusters; seeds below it place the starting centres
 
 
-@dataclass(frozen=True, slots=True)
-class Synthetic:
-    """Synthetic data. users: of each cluster, 2 or more; local: share of users that are local devices."""
-
-    users: int
-    local: float
-
-
 class SimulatedNoise:
     """Reproducible `LaplaceNoise`. It protects nothing."""
 
@@ -161,13 +153,16 @@ Scores = dict[str, dict[int, Floats]]
 
 def compare_clusters(
     setting: ClusteringSetting,
-    synthetic: Synthetic,
+    users: int,
+    local: float,
     runs: int,
     lengths: Sequence[int],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Scores:
     """Compare all contenders on the same users, for each number of iterations in `lengths`.
 
+    users   of each cluster, 2 or more
+    local   share of users that are local devices
     Each run has clusters, starting centres and draws of its own, so standard errors are over all three: with one set of
     centres they would be about that set. `setting.seed` decides them. `progress` is called after each run.
     """
@@ -176,22 +171,16 @@ def compare_clusters(
     for _ in range(runs):
         start = int(draws.uniform(np.array([_TRUE_CENTRE_SEEDS // 2**11]))[0])
         true_centres = seeds(replace(setting, top=TOP, seed=_TRUE_CENTRE_SEEDS + start))
-        vectors = _vectors(true_centres, synthetic.users, draws)
-        local = _random_local(len(vectors), synthetic.local, draws)
+        vectors = _vectors(true_centres, users, draws)
+        order = np.argsort(draws.uniform(np.full(len(vectors), 2**53)), kind="stable")
+        is_local = np.zeros(len(vectors), np.bool_)
+        is_local[order[: min(max(round(local * len(vectors)), 1), len(vectors) - 1)]] = True  # a user of each group
         for length in lengths:
-            users = SimulatedUsers(vectors, local, replace(setting, top=TOP, iterations=length, seed=start), draws)
+            now = SimulatedUsers(vectors, is_local, replace(setting, top=TOP, iterations=length, seed=start), draws)
             for name, contender in CONTENDERS.items():
-                scores[name][length].append(wcss(vectors, contender(users).centres))
+                scores[name][length].append(wcss(vectors, contender(now).centres))
         progress(1)
     return {name: {each: np.array(found) for each, found in row.items()} for name, row in scores.items()}
-
-
-def _random_local(number: int, share: float, draws: Draws) -> NDArray[np.bool_]:
-    """Return [n] a random choice of local users: the given share, but at least one user of each group."""
-    order = np.argsort(draws.uniform(np.full(number, 2**53)), kind="stable")
-    local = np.zeros(number, np.bool_)
-    local[order[: min(max(round(share * number), 1), number - 1)]] = True
-    return local
 
 
 def wcss(vectors: Integers, centres: Integers) -> float:

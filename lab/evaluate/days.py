@@ -11,7 +11,7 @@ from hatcast.agents.cli.report import Report, rounded
 from hatcast.agents.progress import AddBar
 from hatcast.agents.tables.terminal import table
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, with_users
-from hatcast.lab.evaluate.contenders import BadContender, Contender, parse_contender
+from hatcast.lab.evaluate.contenders import BadContender, parse_contender
 from hatcast.lab.evaluate.days_replay import (
     MANY_USERS,
     DaysReplay,
@@ -55,7 +55,7 @@ class DaysJob:
     feed: Format
     policy: Policy
     limits: Sequence[float]  # epsilon that a bus can lose on one day
-    designs: Sequence[str | Contender]  # names of `--estimators`; a `Contender` is an estimator of the papers
+    designs: Sequence[str]  # names of `--estimators`, as `parse_designs` returns them
     tracker: TrackerDesign
     cap: int  # K of the papers' estimators
     min_users: int  # HATs with fewer users are neither released nor scored
@@ -89,18 +89,15 @@ class Comparison:
     unit: str = "km/h"  # of errors
 
 
-def parse_designs(text: str) -> list[str | Contender]:
+def parse_designs(text: str) -> list[str]:
     """Parse `--estimators`: `tracker` and estimators of the papers with their settings. Raises BadContender."""
-    found: list[str | Contender] = []
-    for name in dict.fromkeys(part.strip() for part in text.split(",")):
-        if name == TRACKER:
-            found.append(name)
-            continue
-        contender = parse_contender(name)
-        if Relation.REPLACE not in contender.estimator.keys.relations or contender.printed:
-            raise BadContender(f"--estimators: {name!r} is not an estimator for relation replace; leave it out")
-        found.append(contender)
-    return found
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if name != TRACKER:
+            contender = parse_contender(name)
+            if Relation.REPLACE not in contender.estimator.keys.relations or contender.printed:
+                raise BadContender(f"--estimators: {name!r} is not an estimator for relation replace; leave it out")
+    return names
 
 
 def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
@@ -127,13 +124,11 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
         job.timetable,
     )
     tasks = [
-        _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
+        _Task(replay, [] if each == TRACKER else capped, each, limit, job.tracker, job.cap)
         for each in job.designs
         for limit in job.limits
     ]
-    results: dict[str, dict[float, Result]] = {
-        _name_of(each): dict.fromkeys(job.limits, _NOTHING) for each in job.designs
-    }
+    results = {each: dict.fromkeys(job.limits, _NOTHING) for each in job.designs}
     steps = len(days) * sum(1 if task.name == TRACKER else job.runs for task in tasks)  # a tracker's runs share a day
     replayed = add_bar("replaying days of each design and limit", steps)
     for position, result in in_processes(_result_of, tasks, replayed):
@@ -142,10 +137,6 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
     constants = constant_scores(truth, job.policy.upper_bound / _MILLI)
     unit = job.policy.released_value.unit
     return Comparison([day.date for day in days], len(truth.means), results, constants, unit)
-
-
-def _name_of(each: str | Contender) -> str:
-    return each.name if isinstance(each, Contender) else each
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +175,7 @@ def _folded(job: DaysJob, read: Progress) -> tuple[list[RecordedDay], list[Recor
                 f"has no HAT with {job.min_users} users",
                 "name more recordings, or a smaller --min-users",
             )
-        if all(isinstance(each, str) for each in job.designs):
+        if all(each == TRACKER for each in job.designs):
             return days, []
         # A HAT counts by all of its users, so min_users is not applied to those whom K leaves.
         return days, recordings.days(replace(job.policy, max_hats_per_day=job.cap, method=MeansKeys()), read)

@@ -302,7 +302,14 @@ class DaysReplay:
             gamma=contender.gamma,
         )
         drawn: list[dict[Key, tuple[Users, Estimate]]] = [{} for _ in range(self.runs)]
-        for key, users in _admitted(capped, self._keys()).items():
+        admitted = {
+            (slot.key, hat.cell): Users.sorted(hat.pseudonyms, hat.counts, hat.sums)
+            for day in capped
+            for slot in day.slots
+            for hat in slot.hats
+        }
+        for key in filter(admitted.__contains__, self._keys()):
+            users = admitted[key]
             for run in drawn:
                 estimate = contender.estimator.estimate(users, parameters, self.noise)
                 if estimate is not None:
@@ -325,17 +332,6 @@ class DaysReplay:
 
     def _keys(self) -> list[Key]:
         return [(slot.key, hat.cell) for day in self.days for slot in day.slots for hat in slot.hats]
-
-
-def _admitted(capped: Sequence[RecordedDay], keys: Sequence[Key]) -> dict[Key, Users]:
-    """Return the users that K admits to those of these HATs that have any, in the order of the keys."""
-    found = {
-        (slot.key, hat.cell): Users.sorted(hat.pseudonyms, hat.counts, hat.sums)
-        for day in capped
-        for slot in day.slots
-        for hat in slot.hats
-    }
-    return {key: found[key] for key in keys if key in found}
 
 
 def epsilon_of_hat(daily_limit: float, cap: int) -> float:

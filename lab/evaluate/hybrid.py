@@ -185,8 +185,11 @@ def curves(
         for x in AXES[axis]:
             here = case.at(axis, x)
             if here.has_both_groups:
-                for name, point in _points(axis, here.whole, estimators, runs, draws).items():
-                    points[name].append(point)
+                here = here.whole  # integer numbers of users, so x may differ from that of the axis
+                squares, x_here = squared_errors(here, estimators, runs, draws), getattr(here, axis)
+                for each in estimators:
+                    ratios = *ratios_of(each, here.setting), *_ratio(squares, each.name)
+                    points[each.name].append(Point(x_here, *ratios))
             progress(1)
         found += [
             Curve(axis, each.name, case.sigma, tuple(_line(axis, case, each)), tuple(points[each.name]))
@@ -195,21 +198,10 @@ def curves(
     return found
 
 
-def number_of_points(cases: Sequence[Case]) -> int:
-    """Return the number of points that `curves` reports as progress."""
-    return len(cases) * sum(map(len, AXES.values()))
-
-
 def _line(axis: str, case: Case, estimator: HybridEstimator) -> list[tuple[float, float, float]]:
     xs = np.geomspace(AXES[axis][0], AXES[axis][-1], LINE_POINTS).tolist()
     places = ((x, here) for x in xs if (here := case.at(axis, x)).has_both_groups)
     return [(x, *ratios_of(estimator, here.setting)) for x, here in places]
-
-
-def _points(axis: str, case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Point]:
-    """Return a point for each estimator. case: with integer numbers of users, so x may differ from that of the axis."""
-    squares, x = squared_errors(case, estimators, runs, draws), getattr(case, axis)
-    return {each.name: Point(x, *ratios_of(each, case.setting), *_ratio(squares, each.name)) for each in estimators}
 
 
 def squared_errors(case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Floats]:
@@ -220,7 +212,8 @@ def squared_errors(case: Case, estimators: Sequence[HybridEstimator], runs: int,
     """
     users, central = round(case.users), round(case.users * case.share)
     local = users - central
-    parameters = HybridParameters(_UPPER_MILLI, _GRID, case.epsilon, case.epsilon, _spread(case))
+    spread = Spread(*(round(each * _UPPER_MILLI) for each in (case.sigma, case.sigma_local, case.gap)))
+    parameters = HybridParameters(_UPPER_MILLI, _GRID, case.epsilon, case.epsilon, spread)
     middle, half_gap = _STEPS / 2, case.gap * _STEPS / 2
     means = [
         middle + shift + sigma * _STEPS * (2 * draws.binomial(number, runs) / number - 1)
@@ -238,11 +231,6 @@ def squared_errors(case: Case, estimators: Sequence[HybridEstimator], runs: int,
         blend = everyone if each.all_local else weight * noisy + (1 - weight) * reports
         found[each.name] = ((np.rint(blend) - target) / _STEPS) ** 2
     return found
-
-
-def _spread(case: Case) -> Spread:
-    sigma, sigma_local, gap = (round(each * _UPPER_MILLI) for each in (case.sigma, case.sigma_local, case.gap))
-    return Spread(sigma, sigma_local, gap)
 
 
 def _ratio(squares: dict[str, Floats], name: str) -> tuple[float, float]:

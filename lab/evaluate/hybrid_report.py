@@ -94,7 +94,15 @@ def report_of(
         shown=[
             *([] if own is None else [_own_table(own)]),
             *(_axis_table(curves, axis, title) for axis in AXES),
-            _amplification_table(amplifications),
+            table(
+                f"{_AMPLIFIED} against {_NAMES['share']}",
+                "",
+                ["coalition of local users", *(f"{share:g}" for share, _ in amplifications[0].points)],
+                (
+                    (f"{each.coalition:.0%}", *(significant(epsilon) for _, epsilon in each.points))
+                    for each in amplifications
+                ),
+            ),
         ],
         figures=figures,
         settings=settings,
@@ -158,15 +166,6 @@ def _axis_table(curves: Sequence[Curve], axis: str, title: str) -> Table:
                 for row in rows
             ),
         ],
-    )
-
-
-def _amplification_table(amplifications: Sequence[Amplification]) -> Table:
-    return table(
-        f"{_AMPLIFIED} against {_NAMES['share']}",
-        "",
-        ["coalition of local users", *(f"{share:g}" for share, _ in amplifications[0].points)],
-        ((f"{each.coalition:.0%}", *(significant(epsilon) for _, epsilon in each.points)) for each in amplifications),
     )
 
 

@@ -100,18 +100,10 @@ def scale(counts: Counts, scaling: Scaling | None) -> Counts:
 
 
 def _hats(paths: Sequence[Path], feed: Format, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
-    from hatcast.agents.batch.fold import FoldJob, fold_recording
-    from hatcast.agents.batch.retention import RetainChunks
-    from hatcast.agents.clock import now_ms
-    from hatcast.agents.recordings.files import open_recording
-    from hatcast.stream.fold.users import FoldUsers
-    from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
+    from hatcast.lab.days import open_days
     from hatcast.stream.release.hats import users_of
 
-    retained = RetainChunks()
-    with open_recording(paths, feed) as recording:
-        # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
-        pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(recording, FoldJob(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+    with open_days(paths, feed) as recordings:
+        retained, _ = recordings.fold(policy, progress)
     hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

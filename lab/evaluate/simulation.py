@@ -5,7 +5,7 @@ floating point: tests/unit/test_evaluate.py compares them. The models: docs/spec
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
@@ -83,7 +83,8 @@ def recorded(means: Floats) -> Means:
 
 def iid(counts: Counts, readings: Readings) -> Means:
     """Draw independent readings: normal, clipped to [0, U]."""
-    tables = [(start, stop, mean_quantiles(int(counts[start]), readings)) for start, stop in _equal_counts(counts)]
+    equal = pairwise([0, *(np.flatnonzero(np.diff(counts)) + 1).tolist(), len(counts)])
+    tables = [(start, stop, mean_quantiles(int(counts[start]), readings)) for start, stop in equal]
 
     def draw(draws: Draws, runs: int) -> Floats:
         means = np.empty((runs, len(counts)))
@@ -163,8 +164,3 @@ def reading_probabilities(readings: Readings) -> Floats:
     inside -= inside[0]
     whole = np.concatenate(([0.0], inside, [inside[-1] + step]))
     return np.asarray(np.maximum(np.diff(whole, 2) / step, 0), np.float64)
-
-
-def _equal_counts(counts: Counts) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of each range of users with equal counts."""
-    return pairwise([0, *(np.flatnonzero(np.diff(counts)) + 1).tolist(), len(counts)])

@@ -55,11 +55,6 @@ class WorstCase:
 WorstCases = dict[str, dict[float, WorstCase]]  # by contender and epsilon
 
 
-def worst_cases(hat: SampledHat, contenders: Sequence[Contender], epsilons: Sequence[float]) -> WorstCases:
-    """Return the worst case of each contender at each epsilon. Raises NoVectorForm in several dimensions."""
-    return {each.name: {epsilon: _worst_case(hat, each, epsilon) for epsilon in epsilons} for each in contenders}
-
-
 def full_arrays(hat: SampledHat, epsilons: Sequence[float]) -> dict[float, WorstCase]:
     """Return E^(eps), the papers' bound of the best error: the minimum over m for K = G / m full arrays.    [M (15)]"""
     found = {}
@@ -134,8 +129,10 @@ def report_of(
     """Return the worst cases, those of full arrays, and the steps of both array lengths.
 
     errors   simulates the groupings, for the plot
+    Raises NoVectorForm in several dimensions.
     """
-    found, full = worst_cases(hat, contenders, epsilons), full_arrays(hat, epsilons)
+    found = {each.name: {epsilon: _worst_case(hat, each, epsilon) for epsilon in epsilons} for each in contenders}
+    full = full_arrays(hat, epsilons)
     lengths = staircases(hat.counts, hat.dimensions)
     cases = [
         {"estimator": name, "epsilon": epsilon, **_row(each)}
@@ -227,7 +224,10 @@ def _plot(
         rows = figure.subfigures(2 if errors else 1, 1, squeeze=False).flat
         left, right = rows[0].subplots(1, 2)
         _errors(left, found, unit)
-        _staircases(right, lengths)
+        for (rule, (epsilons, steps)), style in zip(lengths.items(), ("-", "--"), strict=False):
+            right.step(epsilons, steps, style, where="post", linewidth=1, label=rule)
+        _finish(right, "array length m")
+        right.set_xscale("log")
         if errors:
             _groupings(rows[1], errors, unit)
 
@@ -239,13 +239,6 @@ def _errors(panel: "Axes", found: WorstCases, unit: str) -> None:
             panel.plot(*zip(*points, strict=True), marker=marker, markersize=4, linewidth=1, label=name)
     _finish(panel, f"worst-case error E_M, {unit}")
     panel.set_yscale("log")
-
-
-def _staircases(panel: "Axes", lengths: Staircases) -> None:
-    for (rule, (epsilons, steps)), style in zip(lengths.items(), ("-", "--"), strict=False):
-        panel.step(epsilons, steps, style, where="post", linewidth=1, label=rule)
-    _finish(panel, "array length m")
-    panel.set_xscale("log")
 
 
 def _groupings(figure: "SubFigure", errors: Mapping[str, Errors], unit: str) -> None:

@@ -91,16 +91,6 @@ def rows_of_days(days: Iterable["RecordedDay"], number: Callable[["RecordedSlot"
                     yield day.date, of_slot, hat.cell, str(user), count
 
 
-def counts_of_file(path: Path, min_users: int) -> CountedDays:
-    """Return the counts in a CSV file with the columns `HEADER`, such as a timetable. Raises RecordingError."""
-    counts = counts_of_rows(rows_of_file(path), min_users)
-    if not counts.days:
-        raise RecordingError(
-            str(path), f"has no HAT with {min_users} users", "name more days, or a smaller minimum of users"
-        )
-    return counts
-
-
 def rows_of_file(path: Path) -> list[Row]:
     """Return the rows of a CSV file with the columns `HEADER`. Raises RecordingError."""
     fix = f"write a line {','.join(HEADER)}, and below it lines such as 2016-11-24,7,8748e3a34ffffff,bus 12,6"

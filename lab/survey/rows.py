@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import h3.api.basic_int as h3
@@ -255,15 +254,10 @@ def cell_column(resolution: int) -> str:
 @contextmanager
 def open_spill(resolutions: Sequence[int], part_rows: int) -> Iterator[Spill]:
     """Yield a spill in a new folder of mode 700 below TMPDIR, deleted at the end, also on SIGTERM, SIGHUP, Ctrl-C."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(prefix="hatcast-survey-") as folder:
             yield Spill(Path(folder), resolutions, part_rows)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt

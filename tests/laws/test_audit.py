@@ -18,7 +18,7 @@ from hatcast.lab.audit.days import DayFamily, RunningSumFamily
 from hatcast.lab.audit.devices import ClusteringFamily, ReportFamily, clusterings_of
 from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound, lower_bound
 from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
-from hatcast.lab.audit.hats import Family, MeanFamily, SeededNumbers
+from hatcast.lab.audit.hats import Family, MeanFamily, RandomNumbers
 from hatcast.lab.audit.laws import audit_lists, audit_selection, losses_of_lists
 from hatcast.lab.audit.lists import ListFamily
 from hatcast.lab.audit.run import FALSE_ALARM, families_of, parts_of
@@ -48,7 +48,7 @@ every_part = pytest.mark.parametrize(("path", "at"), ALL, ids=[f"{path.stem}-{at
 
 
 def found_of(family: Family, noise: Noise, samples: int = 100, pairs: int = 40) -> AuditFinding:
-    return audit_family(family, Effort(samples, pairs, ERROR), SeededNumbers(5), noise)
+    return audit_family(family, Effort(samples, pairs, ERROR), RandomNumbers(5), noise)
 
 
 # Bounds
@@ -82,14 +82,14 @@ def test_a_bound_needs_both_sides_and_delta_lowers_it() -> None:
 def test_no_neighbours_of_a_shipped_policy_ask_for_less_noise_than_the_claim_needs(path: Path, at: int) -> None:
     family = families_of(load_settings(path).policy)[at]
     pairs = 24 if family.sample_divisor else 1 if family.is_alone else 5  # and at least those of the proofs
-    found = search(family, pairs, SeededNumbers(3), FastNoise())
+    found = search(family, pairs, RandomNumbers(3), FastNoise())
     assert found.leak is None, found.neighbours.name
     assert found.share <= 1 + 1e-9, found.neighbours.name
 
 
 @pytest.mark.parametrize("name", ["baseline", "array-wraparound", "weighted-mean", "clipped-sum", "add-remove"])
 def test_the_search_reaches_the_claim_where_the_proof_says_that_it_is_reached(name: str) -> None:
-    assert search(MeanFamily(shipped(name)), 10, SeededNumbers(3), FastNoise()).share > 0.999
+    assert search(MeanFamily(shipped(name)), 10, RandomNumbers(3), FastNoise()).share > 0.999
 
 
 def test_noise_as_it_is_claimed_is_not_reported_and_its_bound_is_near_the_claim() -> None:
@@ -195,7 +195,7 @@ def test_a_selection_with_the_papers_constants_is_found(monkeypatch: pytest.Monk
 def test_a_trackers_day_with_a_timetable_loses_its_claim_and_no_more() -> None:
     policy = shipped("tracker")
     timed = replace(policy, method=replace(policy.keys_of(TrackerKeys), timetable="gtfs.zip"))
-    found = search(TrackerFamily(timed), 20, SeededNumbers(1), FastNoise())
+    found = search(TrackerFamily(timed), 20, RandomNumbers(1), FastNoise())
     assert found.leak is None
     assert 0.9 < found.share <= 1
 
@@ -209,7 +209,7 @@ ALONE = ["running-tree", "running-kary", "running-withhold-release"]
 def test_shifts_of_the_noise_of_a_tree_use_the_claim_up() -> None:
     family = DayFamily(shipped("running-tree"))
     assert family.is_alone
-    found = search(family, 1, SeededNumbers(1), FastNoise())
+    found = search(family, 1, RandomNumbers(1), FastNoise())
     assert found.leak is None
     assert 0.999 < found.share <= 1 + 1e-9
 
@@ -279,7 +279,7 @@ def test_a_running_sum_with_the_delta_of_all_cells_is_found(monkeypatch: pytest.
 
 @pytest.mark.parametrize("device", [False, True])
 def test_neighbours_use_the_epsilon_of_a_clustering_up_and_no_more(*, device: bool) -> None:
-    found = search(ClusteringFamily(shipped("baseline"), device=device), 150, SeededNumbers(3), FastNoise())
+    found = search(ClusteringFamily(shipped("baseline"), device=device), 150, RandomNumbers(3), FastNoise())
     assert found.leak is None
     assert 0.9 < found.share <= 1 + 1e-9
 
@@ -321,7 +321,7 @@ def test_a_policy_with_a_private_list_has_its_parts() -> None:
 
 def test_one_user_day_uses_the_cost_of_a_list_up_and_one_that_counts_in_k_plus_1_pairs_is_found() -> None:
     policy = shipped("private-list")
-    assert search(ListFamily(policy), 20, SeededNumbers(3), FastNoise()).share == pytest.approx(1)
+    assert search(ListFamily(policy), 20, RandomNumbers(3), FastNoise()).share == pytest.approx(1)
     found = found_of(ListFamily(policy, policy.max_hats_per_day + 1), FastNoise())
     assert found.problem is not None
     assert found.problem.startswith("requests of noise lose 1.33")

@@ -11,7 +11,6 @@ from hatcast.lab.evaluate.clusters import (
     TOP,
     SimulatedDevices,
     SimulatedNoise,
-    Synthetic,
     compare_clusters,
     printed_local,
 )
@@ -101,7 +100,7 @@ def test_the_hybrid_is_no_worse_than_the_better_of_its_two_parts(
     Which one is better depends on how many trust the operator: the two cases have one each. The paper's pseudocode,
     beside it, is not as good.
     """
-    scores = compare_clusters(ClusteringSetting(2, TOP, 4, 4, 7.0, 1), Synthetic(users, local), 12, [4])
+    scores = compare_clusters(ClusteringSetting(2, TOP, 4, 4, 7.0, 1), users, local, 12, [4])
     row = {name: found[4] for name, found in scores.items()}
 
     def above(one: str, other: str) -> float:
@@ -118,15 +117,13 @@ def test_the_hybrid_is_no_worse_than_the_better_of_its_two_parts(
 
 def test_each_run_has_clusters_and_a_start_of_its_own() -> None:
     """After one iteration without noise the score is that of the start; over users alone it varies by a hundredth."""
-    found = compare_clusters(ClusteringSetting(2, TOP, 4, 1, 7.0, 1), Synthetic(2_000, 0.5), 8, [1])["non_private"][1]
+    found = compare_clusters(ClusteringSetting(2, TOP, 4, 1, 7.0, 1), 2_000, 0.5, 8, [1])["non_private"][1]
     assert found.std() > 0.2 * found.mean()
 
 
 def test_more_users_and_a_larger_epsilon_bring_the_hybrid_to_what_there_is_without_noise() -> None:
     wide, narrow = (
-        compare_clusters(
-            replace(ClusteringSetting(2, TOP, 4, 4, 7.0, 1), epsilon=epsilon), Synthetic(3_000, 0.5), 4, [4]
-        )
+        compare_clusters(replace(ClusteringSetting(2, TOP, 4, 4, 7.0, 1), epsilon=epsilon), 3_000, 0.5, 4, [4])
         for epsilon in (1.0, 100.0)
     )
     assert narrow["pwh"][4].mean() <= 1.01 * narrow["non_private"][4].mean()

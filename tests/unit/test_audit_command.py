@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hatcast.agents import cli
 from hatcast.agents.cli import hatcast
 from hatcast.lab.audit import family, run
-from hatcast.lab.audit.hats import SeededNumbers
+from hatcast.lab.audit.hats import RandomNumbers
 from tests.auditing import ROOT, FastNoise
 
 BASELINE = str(ROOT / "examples" / "audit" / "baseline.toml")
@@ -55,7 +55,7 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
 ) -> None:
     whole = family.audit_family
 
-    def with_narrow_noise(part: Any, effort: Any, random: SeededNumbers, noise: Any) -> family.AuditFinding:
+    def with_narrow_noise(part: Any, effort: Any, random: RandomNumbers, noise: Any) -> family.AuditFinding:
         del noise
         return whole(part, effort, random, FastNoise(width=0.2))
 

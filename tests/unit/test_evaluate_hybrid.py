@@ -265,7 +265,7 @@ def test_an_own_recording_gives_sigma_and_the_ratios_of_every_estimator(tmp_path
     [
         ([*AUSTIN, "--sigma", "0.2"], "--sigma cannot be combined with --data, which measures it"),
         ([*AUSTIN, "--users", 100], "--users cannot be combined with --data, which measures it"),
-        (["--hat", "a/b/c"], "--format, --config and --hat are for --data"),
+        (["--hat", "a/b/c"], "--config and --hat are for --data"),
     ],
 )
 def test_what_a_recording_measures_cannot_be_given(arguments: list[object], words: str) -> None:

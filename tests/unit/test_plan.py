@@ -15,7 +15,7 @@ from hatcast.agents.config.template import TemplateAnswers, render_template
 from hatcast.lab import processes
 from hatcast.lab.days import RecordedDay, RecordedSlot
 from hatcast.lab.plan import tracker as tracker_plans
-from hatcast.lab.plan.counts import CountedDays, counts_of_days, counts_of_file, counts_of_rows
+from hatcast.lab.plan.counts import CountedDays, counts_of_days, counts_of_rows, rows_of_file
 from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.lab.plan.write import with_table_keys, without_other_keys
 from hatcast.stream.errors import HatcastError, RecordingError
@@ -187,14 +187,13 @@ def test_rows_are_counted_by_day_slot_cell_and_vehicle() -> None:
         "date,hour,cell,vehicle,readings\n2016-11-24,24,a,b,1\n",
         "date,hour,cell,vehicle,readings\n2016-11-24,7,a,b,0\n",
         "date,hour,cell,vehicle,readings\n2016-11-24,7,a,b\n",
-        "date,hour,cell,vehicle,readings\n",
     ],
 )
 def test_a_file_that_has_no_counts_is_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "counts.csv"
     path.write_text(text)
     with pytest.raises(RecordingError) as rejected:
-        counts_of_file(path, 1)
+        rows_of_file(path)
     assert "\n" not in str(rejected.value)
 
 
@@ -314,6 +313,9 @@ def test_an_absent_file_is_named(tmp_path: Path) -> None:
         plan("--counts", path, "--daily-limit", "none")
     with pytest.raises(HatcastError, match="has no HAT with 50 users"):
         plan("--counts", path, "--min-users", 50)
+    path.write_text("date,hour,cell,vehicle,readings\n")
+    with pytest.raises(HatcastError, match="has no HAT with 3 users"):
+        plan("--counts", path)
 
 
 # Editing a configuration

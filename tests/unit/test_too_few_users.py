@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.lab.audit.hats import MeanFamily, SeededNumbers
+from hatcast.lab.audit.hats import MeanFamily, RandomNumbers
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
@@ -73,7 +73,7 @@ def test_the_record_of_a_suppressed_hat_is_the_same_whatever_its_users_did() -> 
 
 def test_the_audit_looks_at_hats_that_are_released() -> None:
     family = MeanFamily(policy_of(0.2))
-    drawn = [family.drawn(SeededNumbers(seed)) for seed in range(20)]
+    drawn = [family.drawn(RandomNumbers(seed)) for seed in range(20)]
     for pair in [*family.worst(), *drawn]:
         assert b'"released"' in pair.one(SystemNoise())[0]
 

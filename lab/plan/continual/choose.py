@@ -15,7 +15,6 @@ from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.kinds import (
     INDEPENDENT,
     Candidate,
-    Errors,
     ErrorSpread,
     PlannedSums,
     compare,
@@ -41,18 +40,8 @@ def daily_cost(stream: PlannedSums) -> float:
 
 def release_epsilon(stream: PlannedSums) -> float:
     """Return the epsilon of a HAT at the same cost of a day: a user's day enters as many HATs as are declared."""
-    return stream.epsilon / stream.day_participations
-
-
-def release_errors(stream: PlannedSums, users: UsersBySlot) -> Errors:
-    """Return the errors of running means of releases, if each user has one value in a HAT.
-
-    The noise of each HAT is independent, as that of kind `laplace`, for a user in one slot.
-    """
-    one = replace(stream.participation, max_slots=1, min_separation=1)
-    of_hats = replace(stream, participation=one, epsilon=release_epsilon(stream))
-    noise = run_of(KINDS[ContinualKind.LAPLACE](of_hats.setting(NoiseKind.LAPLACE)), users)
-    return errors_of(noise, users, stream.bound)
+    participation = stream.participation
+    return stream.epsilon / min(participation.max_slots, -(-stream.day_slots // participation.min_separation))
 
 
 def tracker_errors(stream: PlannedSums, counts: CountedDays, progress: Callable[[int], None]) -> ErrorSpread:
@@ -124,17 +113,6 @@ class ContinualPlan:
         """Whether the best kind adds noise to each slot alone."""
         return self.best.kind in INDEPENDENT
 
-    @property
-    def runner_up(self) -> Candidate:
-        """The best candidate of the other sort: with noise of each slot alone if the best one has not, or without."""
-        others = [each for each in self.candidates if (each.kind in INDEPENDENT) != self.per_slot_is_best]
-        return min(others, key=lambda each: each.errors.by(self.criterion))
-
-    @property
-    def free_is_best(self) -> bool:
-        """Whether a free running mean has a smaller error than the running mean of the best kind."""
-        return self.free.best(self.criterion) < self.best.errors.mean.by(self.criterion)
-
 
 def choose(
     stream: PlannedSums,
@@ -149,10 +127,14 @@ def choose(
     """
     candidates = compare(stream, users, criterion)
     counts = None if observed is None else observed.counts
+    # Each user has one value in a HAT, whose noise is independent, as that of kind `laplace` for a user in one slot.
+    one = replace(stream.participation, max_slots=1, min_separation=1)
+    of_hats = replace(stream, participation=one, epsilon=release_epsilon(stream))
+    noise = run_of(KINDS[ContinualKind.LAPLACE](of_hats.setting(NoiseKind.LAPLACE)), users)
     alternatives = Free(
         daily_cost(stream),
         release_epsilon(stream),
-        release_errors(stream, users).mean,
+        errors_of(noise, users, stream.bound).mean,
         None if counts is None else tracker_errors(stream, counts, progress),
     )
     best = min(candidates, key=lambda each: each.errors.by(criterion))

@@ -105,13 +105,7 @@ def inputs_of(wanted: RequestedPlan, policy: Policy, recorded: RecordedCounts | 
 def recorded(
     recordings: "Recordings", policy: Policy, min_users: int, progress: Callable[[int], None]
 ) -> RecordedCounts:
-    """Fold recordings and return their counts. Raises RecordingError."""
-    first_hour = policy.hours[0] if policy.slot_length_ms == HOUR_MS else None
-    return RecordedCounts(recordings.name, rows_of_recordings(recordings, policy, progress), first_hour, min_users)
-
-
-def rows_of_recordings(recordings: "Recordings", policy: Policy, progress: Callable[[int], None]) -> list[Row]:
-    """Fold recordings and return their rows. A vehicle is the same user on all dates. Raises RecordingError."""
+    """Fold recordings and return their counts. A vehicle is the same user on all dates. Raises RecordingError."""
     from hatcast.lab.days import TRACKER_CAP
 
     first = slots_of_day(policy).start
@@ -121,7 +115,10 @@ def rows_of_recordings(recordings: "Recordings", policy: Policy, progress: Calla
         return (hour * HOUR_MS + minute * MINUTE_MS) // policy.slot_length_ms - first
 
     unlimited = replace(policy, unit="user", method=MeansKeys(), max_hats_per_day=TRACKER_CAP)
-    return [*rows_of_days(recordings.days(unlimited, progress), number)]
+    rows = [*rows_of_days(recordings.days(unlimited, progress), number)]
+    return RecordedCounts(
+        recordings.name, rows, policy.hours[0] if policy.slot_length_ms == HOUR_MS else None, min_users
+    )
 
 
 def rows_of_counts(rows: Sequence[Row], policy: Policy) -> list[Row]:
@@ -187,7 +184,12 @@ def _stream_of(
         chosen("min_separation", 1) or 1,
         chosen("max_cells", 1 if presence is None else quantile(presence.cells, _COVERED)) or 1,
     )
-    _check_fits(participation, horizon.slots)
+    most = (horizon.slots - 1) // participation.min_separation + 1
+    if participation.max_slots > most:
+        raise HatcastError(
+            f"max_slots: {participation.max_slots} slots that are {participation.min_separation} apart do not fit into"
+            f" {horizon.slots}; give at most {most}"
+        )
     return PlannedSums(
         slots=horizon.slots,
         day_slots=horizon.day_slots,
@@ -196,15 +198,6 @@ def _stream_of(
         delta=wanted.delta if wanted.delta is not None else _DELTA if keys is None or policy is None else policy.delta,
         bound=wanted.upper_bound or (_BOUND if policy is None else policy.upper_bound / 1000),
     )
-
-
-def _check_fits(participation: Participation, slots: int) -> None:
-    most = (slots - 1) // participation.min_separation + 1
-    if participation.max_slots > most:
-        raise HatcastError(
-            f"max_slots: {participation.max_slots} slots that are {participation.min_separation} apart do not fit into"
-            f" {slots}; give at most {most}"
-        )
 
 
 def _observe(recorded: RecordedCounts, presence: Presence, stream: PlannedSums) -> tuple[UsersBySlot, Observed]:

@@ -100,11 +100,6 @@ class PlannedSums:
         """Local days of the horizon, the last one perhaps in part."""
         return -(-self.slots // self.day_slots)
 
-    @property
-    def day_participations(self) -> int:
-        """Most slots of one day that a user enters in one cell."""
-        return min(self.participation.max_slots, -(-self.day_slots // self.participation.min_separation))
-
 
 def compare(stream: PlannedSums, users: UsersBySlot, criterion: Criterion) -> list[Candidate]:
     """Return each kind with the noise and branching that have its least error by the criterion."""

@@ -14,7 +14,7 @@ from hatcast.agents.tables.terminal import table
 from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.choose import ContinualPlan, Observed
 from hatcast.lab.plan.continual.inputs import PlanInputs
-from hatcast.lab.plan.continual.kinds import Candidate, ErrorSpread, PlannedSums, mean_errors
+from hatcast.lab.plan.continual.kinds import INDEPENDENT, Candidate, ErrorSpread, PlannedSums, mean_errors
 from hatcast.lab.plan.continual.users import run_of
 from hatcast.lab.survey.figures import Histogram, dropped_share, quantile, summarize
 from hatcast.stream.continual import KINDS
@@ -54,7 +54,7 @@ def report_of(plan: ContinualPlan, inputs: PlanInputs, unit: str) -> Report:
             "daily_cost": free.daily_cost,
             "releases": {"epsilon": _rounded(free.release_epsilon), "mean": _spread_json(free.releases)},
             **({} if free.tracker is None else {"tracker": {"mean_at_most": _spread_json(free.tracker)}}),
-            "is_best": plan.free_is_best,
+            "is_best": free.best(plan.criterion) < plan.best.errors.mean.by(plan.criterion),
         },
         "constant": _rounded(plan.constant),
     }
@@ -151,7 +151,10 @@ def verdict(plan: ContinualPlan, unit: str) -> list[str]:
 
 
 def _best(plan: ContinualPlan, unit: str) -> str:
-    best, other = plan.best, plan.runner_up
+    best = plan.best
+    # With noise of each slot alone if the best one has not, or without.
+    unlike = [each for each in plan.candidates if (each.kind in INDEPENDENT) != plan.per_slot_is_best]
+    other = min(unlike, key=lambda each: each.errors.by(plan.criterion))
     error, others = (each.errors.by(plan.criterion) for each in (best, other))
     of = unit if plan.criterion in (Criterion.MEAN_RMS, Criterion.MEAN_MAX) else f"{unit} x users"
     line = f"Best kind: {_with_noise(best)}, {_CRITERIA[plan.criterion]} {number(error)} {of}."

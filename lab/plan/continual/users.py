@@ -16,7 +16,6 @@ from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
 
 Entry = tuple[int, str, str]  # index of the slot in the horizon, cell, vehicle
-_SHARE: Final = 95  # % of users whose participation the defaults cover
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _STRIDE: Final = 64  # slots between two states that are measured
