@@ -262,7 +262,6 @@ def _ledger_path(ledger: str | Path | None) -> Iterator[Path]:
 
 
 def _bars(_: str) -> AbstractContextManager[AddBar]:
-    """Show progress as the command does: in a terminal or a notebook."""
     return progress_bars(one=True)
 
 

@@ -1,6 +1,7 @@
 """`hatcast.read`: published records, from files or from Kafka; `estimates` and `running_means` follow at no cost."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, overload
 
@@ -106,9 +107,7 @@ def read(source: Source, kind: Literal["estimates"], *, policy: str | None = Non
 def read(source: Source, kind: Literal["running"], *, policy: str | None = None) -> RunningMeans: ...
 @overload
 def read(source: Source, kind: Literal["budget"], *, policy: str | None = None) -> BudgetDays: ...
-def read(
-    source: Source, kind: str = "releases", *, policy: str | None = None
-) -> Releases | Answers | Estimates | RunningMeans | BudgetDays:
+def read(source: Source, kind: str = "releases", *, policy: str | None = None) -> AnyRecords:
     """Return published records, each once, from a file or from Kafka, in the order of the file or of the partitions.
 
     Args:
@@ -133,7 +132,12 @@ def stored_values(source: Source, kind: str, topic: str) -> Iterator[bytes]:
     if not isinstance(source, Settings) and Path(source).suffix == ".toml":
         source = load_settings(source)
     if isinstance(source, Settings):
-        yield from _topic_values(source, topic)
+        from hatcast.agents.export.run import new_records
+        from hatcast.agents.kafka.client import translate_kafka_errors
+
+        with translate_kafka_errors(source):
+            for batch in new_records(source, getattr(source.topics, topic), None).batches(source):
+                yield from batch.values
     else:
         yield from _file_values(Path(source), kind)
 
@@ -142,30 +146,16 @@ def _file_values(path: Path, kind: str) -> Iterator[bytes]:
     count, any_record = 0, False
     for value in values_of(path, kind):
         count += 1
-        any_record = any_record or _is_published(value)
+        if not any_record:
+            with suppress(*UNREADABLE):
+                PUBLISHED.decode(value)
+                any_record = True
         yield value
     if count and not any_record:
         fix = "name the file of releases, not that of readings"
         if path.suffix == ".csv":  # a release may be in it, but its bytes are not one record a line
             fix = "CSV is not read here; name the same records in a .jsonl or .parquet file"
         raise RecordingError(str(path), "has no published records", fix)
-
-
-def _is_published(value: bytes) -> bool:
-    try:
-        PUBLISHED.decode(value)
-    except UNREADABLE:
-        return False
-    return True
-
-
-def _topic_values(settings: Settings, key: str) -> Iterator[bytes]:
-    from hatcast.agents.export.run import new_records
-    from hatcast.agents.kafka.client import translate_kafka_errors
-
-    with translate_kafka_errors(settings):
-        for batch in new_records(settings, getattr(settings.topics, key), None).batches(settings):
-            yield from batch.values
 
 
 def estimates(releases: Releases | Source | ArrowStream, policy: str | Path | Policy | Settings) -> Estimates:

@@ -1,5 +1,6 @@
 """Fold recordings and dumps.    [docs/specification/fold.md, Recordings]"""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -169,12 +170,13 @@ def fold_dump(dump: Dump, job: FoldJob, make_fold: Callable[[int], PartitionFold
 def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> FoldResult:
     firsts = [partition.first_ms for partition in partitions if partition.first_ms is not None]
     watermarks = [partition.fold.watermark for partition in partitions if partition.fold.watermark is not None]
-    spans = IdSpans()
+    spans, outcomes = IdSpans(), Counter[str]()
     for partition in partitions:
         spans.merge(partition.fold.spans)
+        outcomes.update(partition.fold.outcomes)
     complete = [p.fold.complete_from for p in partitions if p.fold.complete_from is not None]
     return FoldResult(
-        outcomes=_outcome_counts(partition.fold for partition in partitions),
+        outcomes={outcome: records for outcome, records in outcomes.items() if records},
         is_final=is_final,
         first_ms=min(firsts, default=None),
         last_ms=max(watermarks, default=None),
@@ -184,12 +186,3 @@ def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]
         ),
         spans=spans,
     )
-
-
-def _outcome_counts(folds: Iterable[PartitionFold[V]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for fold in folds:
-        for outcome, records in fold.outcomes.items():
-            if records:
-                found[outcome] = found.get(outcome, 0) + records
-    return found

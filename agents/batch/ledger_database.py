@@ -130,8 +130,14 @@ def back_up(path: Path, copy: Path) -> int:
         raise HatcastError(f"--backup: {copy} is the ledger itself; name another file, best on another disk")
     with opened(path, "rw") as ledger:  # not read-only: after a crash SQLite has to roll back what was not committed
         dates = _sequences(ledger)
-        if copy.exists():
-            _check_older(copy, path, dates)
+        if copy.exists():  # it may be the only one with its charges
+            with opened(copy, "rw") as older:
+                newer = [date for date, sequence in _sequences(older).items() if sequence > dates.get(date, 0)]
+            if newer:
+                raise HatcastError(
+                    f"--backup: {copy} has charges of {min(newer)} that {path} does not have: restore {copy}, or name"
+                    " another file to keep both"
+                )
         part = copy.with_name(copy.name + ".part")
         try:
             _write(ledger, path, part)
@@ -162,17 +168,6 @@ def _sequences(ledger: sqlite3.Connection) -> dict[str, int]:
     """Return local date -> number of changes of its ledger."""
     days = ledger.execute("SELECT substr(key, 8), value FROM ledger WHERE key LIKE 'ledger:%' AND field = 'sequence'")
     return {date: int(sequence) for date, sequence in days}
-
-
-def _check_older(copy: Path, path: Path, dates: dict[str, int]) -> None:
-    """Raise HatcastError if a copy is not an older state of the ledger: it may be the only one with its charges."""
-    with opened(copy, "rw") as older:
-        newer = [date for date, sequence in _sequences(older).items() if sequence > dates.get(date, 0)]
-    if newer:
-        raise HatcastError(
-            f"--backup: {copy} has charges of {min(newer)} that {path} does not have: restore {copy}, or name another"
-            " file to keep both"
-        )
 
 
 def _write(ledger: sqlite3.Connection, path: Path, part: Path) -> None:

@@ -21,6 +21,7 @@ from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.ledger.view import Decision, RowChanges
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
+from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.running.running import running_means_of
 from hatcast.stream.tracker.observations import read_release
 from hatcast.stream.tracker.smoother import estimates_of
@@ -73,7 +74,16 @@ def read_ledger(path: Path, policy: Policy) -> Iterator[LedgerDays]:
     Raises HatcastError: the file is missing, not a ledger, in use or unreadable, or has no such policy.
     """
     with _open_readable(path) as database:
-        _check_policy(database, path, policy)
+        policies = dict(database.execute("SELECT name, canonical FROM policies"))
+        if policy.name not in policies:
+            raise HatcastError(
+                f"{path}: has no policy {policy.name!r}, but {', '.join(sorted(policies))}: name its file with --config"
+            )
+        if bytes(policies[policy.name]) != policy.canonical:
+            changed = differing_keys(policies[policy.name], policy.canonical)
+            raise HatcastError(
+                f"{path}: has policy {policy.name!r} with another {changed}: name its file with --config"
+            )
         yield LedgerDays(database, policy)
 
 
@@ -97,34 +107,21 @@ def _open_readable(path: Path) -> Iterator[sqlite3.Connection]:
         yield database
 
 
-def _check_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> None:
-    """Raise HatcastError unless the file has this policy, unchanged."""
-    rows = dict(database.execute("SELECT name, canonical FROM policies"))
-    if policy.name not in rows:
-        raise HatcastError(
-            f"{path}: has no policy {policy.name!r}, but {', '.join(sorted(rows))}: name its file with --config"
-        )
-    if bytes(rows[policy.name]) != policy.canonical:
-        changed = differing_keys(rows[policy.name], policy.canonical)
-        raise HatcastError(f"{path}: has policy {policy.name!r} with another {changed}: name its file with --config")
-
-
 def estimates(values: Iterable[bytes], policy: Policy) -> Iterator[bytes]:
     """Yield the estimate records of a policy, in the order in which a worker publishes them.
 
     values   of records, in any order; those that are not releases of the policy are left out
     """
-    found = (record for value in values if (record := read_release(value, policy)) is not None)
-    return (msgspec.json.encode(estimate) for estimate in estimates_of(policy, found))
+    return map(msgspec.json.encode, estimates_of(policy, _releases(values, policy)))
 
 
 def running_means(values: Iterable[bytes], policy: Policy) -> Iterator[bytes]:
-    """Yield the running means of a policy, in the order in which a worker publishes them.
+    """Yield the running means of a policy, in the order in which a worker publishes them. values: as of `estimates`."""
+    return map(msgspec.json.encode, running_means_of(policy, _releases(values, policy)))
 
-    values   of records, in any order; those that are not releases of the policy are left out
-    """
-    found = (record for value in values if (record := read_release(value, policy)) is not None)
-    return (msgspec.json.encode(running) for running in running_means_of(policy, found))
+
+def _releases(values: Iterable[bytes], policy: Policy) -> Iterator[ReleaseRecord]:
+    return (record for value in values if (record := read_release(value, policy)) is not None)
 
 
 def dumped_values(dump: Dump, settings: Settings, name: str) -> Iterator[bytes]:

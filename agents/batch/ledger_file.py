@@ -209,7 +209,6 @@ class LedgerFile(LedgerDays):
             raise self._clear(error) from None
 
     def _clear(self, error: Exception) -> Exception:
-        """Return an error of a decision as one line for the operator."""
         if isinstance(error, DamagedRow):
             return damaged_error(self._path)
         if isinstance(error, TooLarge):

@@ -1,6 +1,6 @@
 """Final HATs and answers of files, in the order of release; `FilesPath` releases them."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -127,16 +127,14 @@ class FilesPath:
                 self._close(in_slot)
                 advance(len(in_slot))
             if is_late:
-                yield from self._in_order_of_commits(day, {self._name(hat) for hat in of_date})
-            elif self._is_over(day):
+                names, known = {self._name(hat) for hat in of_date}, self.ledger.records_of(day).items()
+                records = [record for name, record in known if name in names or query_kind(name)]
+                # In the order of the first run: by commit number.
+                yield from sorted(records, key=lambda record: HEAD.decode(record).seq or 0)
+            elif self.folded.is_final(self.calendar.previous_day_end(next_date(day)) + self.policy.lateness_ms):
                 self._close_if_necessary(tracker, day)
                 yield from self._committed(tracker.settle(self.noise, add_bar(f"settling {day}", None)))
                 self.ledger.store_tracker_state(day, tracker.end_day())
-
-    def _in_order_of_commits(self, date: str, hats: Container[str]) -> Iterator[bytes]:
-        """Yield the records of these HATs of a settled date, and of its queries, in the order of the first run."""
-        records = self.ledger.records_of(date).items()
-        yield from sorted((record for name, record in records if name in hats or query_kind(name)), key=_number)
 
     def answers(
         self, periods: Sequence[QueryPeriod], first_ms: int, cells: Sequence[str] | None = None
@@ -147,7 +145,7 @@ class FilesPath:
         cells      None: those with data on some day of the period
         """
         for period in periods:
-            data = {slot.key: self.retained.stripped(slot.key) for slot in period.slots}
+            data = {slot.key: self.retained.stripped.get(slot.key, {}) for slot in period.slots}
             parts = {(cell, key): [chunk] for key, chunks in data.items() for cell, chunk in chunks.items()}
             with_data = {key for key, chunks in data.items() if chunks}
             retained = RetainedPeriod(with_data, parts, first_ms, lambda slot: self.has_lost(slot.date))
@@ -221,14 +219,6 @@ class FilesPath:
         if tracker.is_at(date):
             tracker.close_day(closed_by(self.ledger.summary(date), lost=self.has_lost(date)))
 
-    def _is_over(self, date: str) -> bool:
-        return self.folded.is_final(self.calendar.previous_day_end(next_date(date)) + self.policy.lateness_ms)
-
-
-def _number(record: bytes) -> int:
-    """Return a record's commit number, by which a later run prints records in the same order; new records come last."""
-    return HEAD.decode(record).seq or 0
-
 
 _MAX_DAYS: Final = 366  # without --days: one record with a wrong time must not release decades
 
@@ -261,7 +251,7 @@ def release_final(path: FilesPath, days: Days | None = None, add_bar: AddBar = n
             yield from _shown(path.sums(hats), add_bar("releasing", len(hats)))
         case MeansKeys() | HybridKeys():
             yield from _shown(path.hats(hats), add_bar("releasing", len(hats)))
-    periods = query_periods(policy, path.calendar, retained.stripped_slots())
+    periods = query_periods(policy, path.calendar, sorted(retained.stripped))
     yield from path.answers([each for each in periods if _is_ours(each, until) and is_due(each.closing)], 0)
 
 

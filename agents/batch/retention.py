@@ -1,6 +1,5 @@
 """Retention: data saved from a fold before its closed slots are dropped; none, totals, or all that releases need."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Protocol, TypeVar
@@ -87,7 +86,8 @@ class RetainChunks:
     def __init__(self) -> None:
         self._hats: dict[RetainedHat, dict[tuple[int, int], bytes]] = {}
         self._reports: dict[RetainedHat, dict[tuple[int, int], bytes]] = {}
-        self._stripped: dict[str, dict[str, bytes]] = {}
+        # slot (`date/slot`) -> cell -> stripped chunks of its closed HATs with readings
+        self.stripped: dict[str, dict[str, bytes]] = {}
 
     def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Save the chunks that changed since the last call; they are absolute, so they replace earlier ones."""
@@ -123,12 +123,4 @@ class RetainChunks:
         self._reports.pop(hat, None)
         chunks = self._hats.pop(hat, None)
         if chunks is not None and strips:
-            self._stripped.setdefault(hat.slot, {})[hat.cell] = b"".join(map(strip, chunks.values()))
-
-    def stripped(self, slot: str) -> Mapping[str, bytes]:
-        """Return cell -> stripped chunks of a slot (`date/slot`) whose HATs are closed; empty without readings."""
-        return self._stripped.get(slot, {})
-
-    def stripped_slots(self) -> list[str]:
-        """Return all slots (`date/slot`) with stripped chunks."""
-        return sorted(self._stripped)
+            self.stripped.setdefault(hat.slot, {})[hat.cell] = b"".join(map(strip, chunks.values()))

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -148,14 +147,12 @@ def open_released(run: BatchRun, path: Path, days: "Days | None" = None) -> Iter
         if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
             run.warn(_CHANGED.format(changed))
         path_of_files = FilesPath(folded, chunks, ledger, SystemNoise(), timetable)
-        released = partial(release_final, path_of_files, days)
-        yield ReleasedRun(folded, ledger, _with_bars(run, released))
 
+        def records() -> Iterator[bytes]:
+            with run.progress(RELEASING) as add_bar:
+                yield from release_final(path_of_files, days, add_bar)
 
-def _with_bars(run: BatchRun, released: Callable[[AddBar], Iterator[bytes]]) -> Iterator[bytes]:
-    """Yield the records, and show how far the releases are."""
-    with run.progress(RELEASING) as add_bar:
-        yield from released(add_bar)
+        yield ReleasedRun(folded, ledger, records())
 
 
 def _fold(run: BatchRun, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -25,24 +26,16 @@ _BATCH: Final = 1_000  # readings between two checks of the clock
 Arrived = tuple[int, Reading] | None  # (arrival in ms UTC, reading); None: the source has ended
 
 
+@dataclass(slots=True)
 class LiveRun:
     """Run of a live device."""
 
-    def __init__(
-        self,
-        means: OwnMeans,
-        reporter: Reporter,
-        outbox: Outbox,
-        clock: Callable[[], int] = now_ms,
-        clusterings: DeviceClusterings | None = None,
-    ) -> None:
-        """Args: `clock`, ms UTC; `clusterings` that it answers meanwhile."""
-        self.readings = 0  # number of its readings so far
-        self._means = means
-        self._reporter = reporter
-        self._outbox = outbox
-        self._clock = clock
-        self._clusterings = clusterings
+    means: OwnMeans
+    reporter: Reporter
+    outbox: Outbox
+    clock: Callable[[], int] = now_ms  # ms UTC
+    clusterings: DeviceClusterings | None = None  # that it answers meanwhile
+    readings: int = 0  # number of its readings so far
 
     def run(
         self,
@@ -62,11 +55,11 @@ class LiveRun:
                 ended = self._read(source, accepts)
             else:
                 stop.wait(_POLL_S)
-            self._report(self._clock())
-            self._outbox.poll()
-            if self._clusterings is not None:
-                self._clusterings.poll(ended=False)
-            if ended and (not with_end or self._means.due_ms is None):
+            self._report(self.clock())
+            self.outbox.poll()
+            if self.clusterings is not None:
+                self.clusterings.poll(ended=False)
+            if ended and (not with_end or self.means.due_ms is None):
                 return True
         return False
 
@@ -81,19 +74,19 @@ class LiveRun:
                 if accepts(reading):
                     self.readings += 1
                     self._report(arrival)  # first the slots that were due before this reading
-                    self._means.add(arrival, arrival, reading)
+                    self.means.add(arrival, arrival, reading)
                 arrived = source.get_nowait()
         except queue.Empty:
             pass
         return False
 
     def _report(self, now: int) -> None:
-        due = self._means.due_ms
+        due = self.means.due_ms
         if due is not None and due <= now:
-            without_key = self._reporter.tally.uncertified
-            reports = self._reporter.draw(self._means.close(now, now), now)
-            self._outbox.send(reports)
-            if self._reporter.tally.uncertified > without_key:
+            without_key = self.reporter.tally.uncertified
+            reports = self.reporter.draw(self.means.close(now, now), now)
+            self.outbox.send(reports)
+            if self.reporter.tally.uncertified > without_key:
                 log.warning("no certified key of this date to sign with: run `hatcast keys request`")
             log.info("slot reported", reports=len(reports))
 
@@ -101,15 +94,15 @@ class LiveRun:
 _POLL_EVERY: Final = 10_000  # records between two polls of the producer
 
 
+@dataclass(slots=True)
 class RecordedRun:
     """Run of devices over a recording."""
 
-    def __init__(self, means: OwnMeans, reporter: Reporter, outbox: Outbox, pace: Pace) -> None:
-        self.readings = 0  # number of their readings so far
-        self._means = means
-        self._reporter = reporter
-        self._outbox = outbox
-        self._pace = pace
+    means: OwnMeans
+    reporter: Reporter
+    outbox: Outbox
+    pace: Pace
+    readings: int = 0  # number of their readings so far
 
     def run(
         self,
@@ -133,7 +126,7 @@ class RecordedRun:
                 return False
             seen += recorded is not None
             if not seen % _POLL_EVERY or recorded is None:
-                self._outbox.poll()
+                self.outbox.poll()
                 say(seen, timestamp)
         return True
 
@@ -148,10 +141,10 @@ class RecordedRun:
             return False
         if recorded is None:
             if heartbeats:
-                self._outbox.send_heartbeats(timestamp)
+                self.outbox.send_heartbeats(timestamp)
         elif recorded.reading is not None and accepts(recorded.reading):
             self.readings += 1
-            self._means.add(now_ms(), timestamp, recorded.reading)
+            self.means.add(now_ms(), timestamp, recorded.reading)
         return True
 
     def end(self, heartbeat_ms: int | None, note: Callable[[str], object]) -> bool:
@@ -160,26 +153,26 @@ class RecordedRun:
         heartbeat_ms  time (ms UTC) of a last heartbeat record, which closes the operator's last slot; None: send none
         note          gets a sentence about what is waited for
         """
-        self._pace.disable_pacing()
-        while (due := self._means.due_ms) is not None:
+        self.pace.disable_pacing()
+        while (due := self.means.due_ms) is not None:
             if not self._wait(due, note):
                 return False
         if heartbeat_ms is not None:
             if not self._wait(heartbeat_ms, note):
                 return False
-            self._outbox.send_heartbeats(heartbeat_ms)
+            self.outbox.send_heartbeats(heartbeat_ms)
         return True
 
     def _wait(self, until: int, note: Callable[[str], object]) -> bool:
-        missing_s = (until - self._pace.ahead_ms - now_ms()) / 1000
+        missing_s = (until - self.pace.ahead_ms - now_ms()) / 1000
         if missing_s > 0:
             note(f"waiting {missing_s:.0f} s until the last slot may be closed (skip this with --no-end)")
         return self._advance(until)
 
     def _advance(self, timestamp: int) -> bool:
         """Wait for a time (ms UTC); report the slots due until then, each at its own time. Return False if stopped."""
-        while (due := self._means.due_ms) is not None and due <= timestamp:
-            if not self._pace.wait(due, self._outbox.poll):
+        while (due := self.means.due_ms) is not None and due <= timestamp:
+            if not self.pace.wait(due, self.outbox.poll):
                 return False
-            self._outbox.send(self._reporter.draw(self._means.close(now_ms(), due), due))
-        return self._pace.wait(timestamp, self._outbox.poll)
+            self.outbox.send(self.reporter.draw(self.means.close(now_ms(), due), due))
+        return self.pace.wait(timestamp, self.outbox.poll)

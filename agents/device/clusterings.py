@@ -56,18 +56,6 @@ class RoundReader:
                 yield round_
 
 
-@contextmanager
-def open_rounds(settings: Settings) -> Iterator[RoundReader]:
-    """Open the reader at the beginning of the topic. Raises HatcastError if the topic does not exist."""
-    from confluent_kafka import TopicPartition
-
-    topic = settings.topics.clusters
-    bounds = topic_range(settings, topic)
-    with open_consumer(settings, "device", {}) as consumer:
-        consumer.assign([TopicPartition(topic, partition, start) for partition, (start, _) in enumerate(bounds)])
-        yield RoundReader(settings, consumer)
-
-
 # From rounds of a clustering to stored answers.    [docs/proofs.md, "Clusterings with devices"]
 
 _USER = np.zeros(1, np.uint64)  # one vehicle at a time needs no pseudonym
@@ -100,11 +88,9 @@ class Answering:
         found = [closes_at(slot, self._rules.policy) for slot in slots if slot is not None]
         return max(found, default=None)
 
-    def may_answer(self, round_: Round) -> bool:
-        """Return whether the policy allows a round; count it as rejected if not."""
-        allowed = accepted(round_, self._rules.policy) is not None and self.final_ms(round_) is not None
-        self.tally.rejected += not allowed
-        return allowed
+    def allows(self, round_: Round) -> bool:
+        """Return whether the policy allows a round."""
+        return accepted(round_, self._rules.policy) is not None and self.final_ms(round_) is not None
 
     def draw(self, round_: Round, at_ms: int) -> list[StoredMessage]:
         """Return the answers of all vehicles with readings on the round's date, stored and durable.
@@ -213,8 +199,11 @@ class DeviceClusterings:
         """Store a round until it is due, in bounded memory: who may write rounds must not exhaust a device's."""
         key = round_.clustering, round_.round
         has_room = key in self._open or len(self._open) < _MOST_OPEN
-        if has_room and self._clock() < round_.closes and self._answering.may_answer(round_):
-            self._open[key] = round_
+        if has_room and self._clock() < round_.closes:
+            if self._answering.allows(round_):
+                self._open[key] = round_
+            else:
+                self.tally.rejected += 1
 
     def finish(self) -> None:
         """Wait for the broker to acknowledge the answers."""
@@ -229,10 +218,15 @@ def open_clusterings(
 
     epsilon   the most that all clusterings of one local date may cost
     """
-    topic = settings.topics.cluster_answers
-    partitions = len(topic_range(settings, topic))
+    from confluent_kafka import TopicPartition
+
+    topic, rounds = settings.topics.cluster_answers, settings.topics.clusters
+    partitions, starts = len(topic_range(settings, topic)), topic_range(settings, rounds)
     with ExitStack() as stack:
-        reader = stack.enter_context(open_rounds(settings))
+        consumer = stack.enter_context(open_consumer(settings, "device", {}))
+        consumer.assign([TopicPartition(rounds, number, start) for number, (start, _) in enumerate(starts)])
         outbox = stack.enter_context(Outbox(confluent_options(settings), topic, partitions, store.answers, live=now_ms))
         outbox.send(store.answers.unsent())
-        yield DeviceClusterings(Answering(rules, store, noise, nano_floor(epsilon)), reader, outbox, now_ms)
+        yield DeviceClusterings(
+            Answering(rules, store, noise, nano_floor(epsilon)), RoundReader(settings, consumer), outbox, now_ms
+        )

@@ -7,7 +7,7 @@ from decimal import Decimal
 import h3.api.basic_int as h3
 
 from hatcast.agents.device.fold import OwnHat, Rules
-from hatcast.agents.device.store import DeviceStore, ReportTimes
+from hatcast.agents.device.store import DeviceStore
 from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.agents.recordings.pinned import Read
 from hatcast.stream.fold.hats import closes_at
@@ -97,7 +97,7 @@ class Reporter:
             self.tally.uncertified += 1
             return None
         self.tally.reported += 1
-        return store.add(key, rules.cost_nano, *body, ReportTimes(at_ms, closes_at(slot, rules.policy)))
+        return store.add(key, rules.cost_nano, StoredMessage(0, *body, at_ms, closes_at(slot, rules.policy)))
 
     def _draw_body(self, key: VehicleHat, hat: OwnHat) -> tuple[str, bytes] | None:
         """Draw a report and return (id, bytes); None without the key that has to sign it."""

@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -90,24 +90,17 @@ class DeviceOptions:
     with_signatures: bool = False  # sign reports with the certified keys in the state file
 
 
+@dataclass(slots=True)
 class Device:
     """Components of a device or a fleet, in any mode."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        store: DeviceStore,
-        outbox: Outbox,
-        reporter: Reporter,
-        clusterings: DeviceClusterings | None,
-    ) -> None:
-        self.rules = rules
-        self.store = store
-        self.outbox = outbox
-        self.means = OwnMeans(rules)
-        self.reporter = reporter
-        self.clusterings = clusterings
-        self._began_s = monotonic_s()
+    rules: Rules
+    store: DeviceStore
+    outbox: Outbox
+    means: OwnMeans
+    reporter: Reporter
+    clusterings: DeviceClusterings | None
+    began_s: float = field(default_factory=monotonic_s)
 
     def answer(self, stop: threading.Event) -> None:
         """Answer rounds of clusterings after the readings have ended, until `stop` is set."""
@@ -133,7 +126,7 @@ class Device:
             ticks=self.outbox.heartbeats,
             answered=answers.answered,
             rejected=answers.rejected,
-            seconds=round(monotonic_s() - self._began_s, 3),
+            seconds=round(monotonic_s() - self.began_s, 3),
             finished=finished,
         )
 
@@ -150,7 +143,12 @@ def open_device(
     of readings that were read in another way.
     """
     rules = Rules(settings.policy, options.most_hats)
-    sign = _signer() if options.with_signatures else None
+    sign: Sign | None = None
+    if options.with_signatures:
+        require("nacl", "--sign")
+        from hatcast.stream.hybrid.signatures import sign_report
+
+        sign = sign_report
     topic = settings.topics.reports
     if partitions is None:
         check_permissions(settings, Role.DEVICE)
@@ -177,14 +175,7 @@ def open_device(
             clusterings = stack.enter_context(open_clusterings(settings, rules, store, noise, epsilon))
         reporter = Reporter(rules, store, noise, read=read, with_sums=clusterings is not None, sign=sign)
         outbox.send(store.unsent())
-        yield Device(rules, store, outbox, reporter, clusterings)
-
-
-def _signer() -> Sign:
-    require("nacl", "--sign")
-    from hatcast.stream.hybrid.signatures import sign_report
-
-    return sign_report
+        yield Device(rules, store, outbox, OwnMeans(rules), reporter, clusterings)
 
 
 def run_recording(

@@ -9,7 +9,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
@@ -54,14 +53,6 @@ INSERT INTO forgotten VALUES ('');
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReportTimes:
-    """Times of a report in ms UTC, see `StoredMessage`."""
-
-    sent_ms: int
-    closes_ms: int
-
-
 class DeviceStore(MessageTable):
     """Open state file, and table of its reports. Only one process can open it at a time."""
 
@@ -92,9 +83,7 @@ class DeviceStore(MessageTable):
 
     def is_reported(self, key: VehicleHat) -> bool:
         """Return whether the HAT has a report."""
-        rows = self._sql.execute(
-            "SELECT 1 FROM reports WHERE vehicle = ? AND date = ? AND slot = ? AND cell = ?", _columns(key)
-        )
+        rows = self._sql.execute("SELECT 1 FROM reports WHERE vehicle = ? AND date = ? AND slot = ? AND cell = ?", key)
         return rows.fetchone() is not None
 
     def spent(self, vehicle: str, day: str) -> tuple[int, int]:
@@ -133,16 +122,9 @@ class DeviceStore(MessageTable):
         self._sql.execute("INSERT INTO ids VALUES (?, ?, ?)", (vehicle, day, new))
         return new
 
-    def add(self, key: VehicleHat, cost_nano: int, name: str, body: bytes, times: ReportTimes) -> StoredMessage:
-        """Store an unsent report with the id `name`."""
-        row = (*_columns(key), cost_nano, name, body, times.sent_ms, times.closes_ms)
-        number = self._sql.execute(
-            "INSERT INTO reports (vehicle, date, slot, cell, cost_nano, id, body, sent_ms, closes_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            row,
-        ).lastrowid
-        assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
-        return StoredMessage(number, name, body, times.sent_ms, times.closes_ms)
+    def add(self, key: VehicleHat, cost_nano: int, new: StoredMessage) -> StoredMessage:
+        """Store an unsent report; return it with its number."""
+        return self._insert("vehicle, date, slot, cell, cost_nano", (*key, cost_nano), new)
 
     def forget_old(self, newest: str) -> None:
         """Delete the days more than RETENTION_DAYS before a reported local date; nothing is drawn for them again."""
@@ -175,10 +157,6 @@ def _written() -> Iterator[None]:
         ) from None
 
 
-def _columns(key: VehicleHat) -> tuple[str, str, str, str]:
-    return key.vehicle, key.date, key.slot, key.cell
-
-
 @contextmanager
 def open_store(path: Path) -> Iterator[DeviceStore]:
     """Open the state file; create it if it is missing, readable by its owner only.
@@ -191,7 +169,15 @@ def open_store(path: Path) -> Iterator[DeviceStore]:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             database = stack.enter_context(sqlite.open_locked(path, *_PRAGMAS, wait_s=1.0))
             with sqlite.transaction(database):
-                _create_or_check(database, path)
+                found = sqlite.identity(database)
+                if found is None:
+                    sqlite.execute_all(database, _SCHEMA)
+                    database.execute(f"PRAGMA user_version = {_FORMAT}")
+                elif found[1] != _FORMAT:
+                    raise HatcastError(
+                        f"{path} is not a state file of this version of `hatcast device`: name another file with"
+                        " --state"
+                    )
             sqlite.check_structure(database)
             store = DeviceStore(database, path)
             _check_contents(database)
@@ -203,17 +189,6 @@ def open_store(path: Path) -> Iterator[DeviceStore]:
             yield store
         except sqlite3.DatabaseError as error:
             raise _open_error(path, error) from None
-
-
-def _create_or_check(database: sqlite3.Connection, path: Path) -> None:
-    found = sqlite.identity(database)
-    if found is None:
-        sqlite.execute_all(database, _SCHEMA)
-        database.execute(f"PRAGMA user_version = {_FORMAT}")
-    elif found[1] != _FORMAT:
-        raise HatcastError(
-            f"{path} is not a state file of this version of `hatcast device`: name another file with --state"
-        )
 
 
 def _check_contents(database: sqlite3.Connection) -> None:

@@ -4,7 +4,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from hatcast.stream.errors import HatcastError
@@ -24,8 +24,7 @@ class StoredMessage:
     closes_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class VehicleHat:
+class VehicleHat(NamedTuple):
     """HAT of one vehicle: it is reported once."""
 
     vehicle: str
@@ -60,6 +59,17 @@ class MessageTable:
                 f"UPDATE {self._table} SET state = ? WHERE number = ?",  # noqa: S608 - a constant
                 [(state, number) for number in numbers],
             )
+
+    def _insert(self, columns: str, row: tuple[str | int | bytes, ...], new: StoredMessage) -> StoredMessage:
+        """Store an unsent message with these further columns; return it with its number."""
+        row += (new.id, new.body, new.sent_ms, new.closes_ms)
+        number = self._sql.execute(
+            f"INSERT INTO {self._table} ({columns}, id, body, sent_ms, closes_ms)"  # noqa: S608 - constants
+            f" VALUES ({', '.join('?' * len(row))})",
+            row,
+        ).lastrowid
+        assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
+        return replace(new, number=number)
 
 
 # Clusterings in a device's state file: its own sums by HAT, and its answers as the bytes that are sent.
@@ -103,8 +113,7 @@ class AnswerStore(MessageTable):
 
     def add_sums(self, hat: VehicleHat, count: int, total: int) -> None:
         """Store the number of readings in a HAT and their sum in milli-units; the first ones of a HAT stay."""
-        row = (hat.vehicle, hat.date, hat.slot, hat.cell, count, total)
-        self._sql.execute("INSERT OR IGNORE INTO own_sums VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._sql.execute("INSERT OR IGNORE INTO own_sums VALUES (?, ?, ?, ?, ?, ?)", (*hat, count, total))
 
     def sums(self, day: str) -> dict[str, list[tuple[str, int, int]]]:
         """Return vehicle -> (slot, count, total) of each of its HATs on a local date."""
@@ -146,13 +155,7 @@ class AnswerStore(MessageTable):
 
     def add(self, key: tuple[str, str, int], day: str, stored: StoredMessage) -> StoredMessage:
         """Store an answer to (vehicle, clustering, round) of a local date; return it with its number."""
-        number = self._sql.execute(
-            "INSERT INTO answers (vehicle, clustering, round, date, id, body, sent_ms, closes_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*key, day, stored.id, stored.body, stored.sent_ms, stored.closes_ms),
-        ).lastrowid
-        assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
-        return StoredMessage(number, stored.id, stored.body, stored.sent_ms, stored.closes_ms)
+        return self._insert("vehicle, clustering, round, date", (*key, day), stored)
 
     def forget(self, before: str) -> None:
         """Delete everything of the local dates before one."""

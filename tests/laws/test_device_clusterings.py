@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.device.clusterings import Answering, DeviceClusterings
-from hatcast.agents.device.store import ReportTimes, open_store
-from hatcast.agents.device.stored import VehicleHat
+from hatcast.agents.device.store import open_store
+from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.messages import ClusterAnswer, Round, decode_round, encode
 from hatcast.stream.mechanisms import Noisy
@@ -156,7 +156,9 @@ def test_a_clustering_that_the_days_reports_leave_no_room_for_gets_nothing(repor
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "device.db") as store:
         with store.transaction():
             for number in range(reports):
-                store.add(VehicleHat("bus", DATE, "12:00", f"{number:x}"), NANO, "id", b"report", ReportTimes(0, 0))
+                store.add(
+                    VehicleHat("bus", DATE, "12:00", f"{number:x}"), NANO, StoredMessage(0, "id", b"report", 0, 0)
+                )
             store.answers.add_sums(VehicleHat("bus", DATE, "12:00", "8"), 2, 20_000)
         assert len(Answering(RULES, store, noise, OWN_EPSILON * NANO).draw(HONEST, 1)) == answers
     assert reports + noise.lost <= RULES.limit_nano / NANO

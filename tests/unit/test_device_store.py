@@ -23,8 +23,8 @@ from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import FleetFilter, MqttTopic, SingleVehicleFilter, read_lines, vehicles_in
-from hatcast.agents.device.store import DeviceStore, ReportTimes, open_store
-from hatcast.agents.device.stored import VehicleHat
+from hatcast.agents.device.store import DeviceStore, open_store
+from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -36,7 +36,7 @@ from tests.services import data
 from tests.support import Scripted
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-TIMES = ReportTimes(NOON, NOON + HOUR)
+REPORT = StoredMessage(0, "id", b"{}", NOON, NOON + HOUR)
 
 
 def hat(vehicle: str = "bus", date: str = "2022-01-02", cell: int = 0x87608B0D2FFFFFF) -> OwnHat:
@@ -127,7 +127,7 @@ def test_what_a_day_has_cost_counts_under_another_policy_too(tmp_path: Path) -> 
 
 def test_a_report_that_nobody_would_take_any_more_is_marked_and_not_sent(tmp_path: Path) -> None:
     with open_store(tmp_path / "state") as store:
-        store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
+        store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, REPORT)
         with Outbox(NOBODY, "reports", 8, store, live=now_ms) as outbox:
             outbox.send(store.unsent())
             assert (outbox.expired, outbox.in_flight) == (1, 0)
@@ -139,8 +139,8 @@ def test_a_live_device_tries_again_until_nobody_would_take_its_report(tmp_path: 
     """A broker that never answers, each try of a tenth of a second, for two seconds."""
     with open_store(tmp_path / "state") as store:
         with store.transaction():
-            closes = ReportTimes(now_ms(), now_ms() + 2_000)
-            stored = store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", closes)
+            late = StoredMessage(0, "id", b"{}", now_ms(), now_ms() + 2_000)
+            stored = store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, late)
         with Outbox(NOBODY | {"message.timeout.ms": 100}, "reports", 8, store, live=now_ms) as outbox:
             outbox.send([stored])
             assert not outbox.finish(0.5)
@@ -153,7 +153,7 @@ def test_a_live_device_tries_again_until_nobody_would_take_its_report(tmp_path: 
 def test_what_no_broker_has_is_kept_for_the_next_start(tmp_path: Path) -> None:
     with open_store(tmp_path / "state") as store:
         with store.transaction():
-            stored = store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
+            stored = store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, REPORT)
         with Outbox(NOBODY, "reports", 8, store, live=None) as outbox:
             outbox.send([stored])
             assert not outbox.finish(0.0)

@@ -13,8 +13,8 @@ import pytest
 import hatcast
 from hatcast.agents.batch.ledger_days import ledger_records, read_ledger
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.device.store import ReportTimes, open_store
-from hatcast.agents.device.stored import VehicleHat
+from hatcast.agents.device.store import open_store
+from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.agents.export.run import STATE, open_folder
 from hatcast.agents.kafka.registry import Facts
 from hatcast.agents.recovery.domain import Domain
@@ -176,7 +176,7 @@ def damaged_store(path: Path, *statements: str) -> None:
     """Make a state file of a device, and run statements on it."""
     with open_store(path) as store:
         store.id_of("bus", "2022-01-02")
-        store.add(VehicleHat("bus", "2022-01-02", "09:00", "a"), 1, "id", b"{}", ReportTimes(1, 2))
+        store.add(VehicleHat("bus", "2022-01-02", "09:00", "a"), 1, StoredMessage(0, "id", b"{}", 1, 2))
     with closing(sqlite3.connect(path)) as database:
         for statement in statements:
             database.execute(statement)
