@@ -51,14 +51,10 @@ class _StandardOutput(io.FileIO):
             return super().write(data)
         except OSError as error:
             self._failed = True
-            raise _output_error(error) from None
-
-
-def _output_error(error: OSError) -> OutputError:
-    if isinstance(error, BrokenPipeError):
-        return ReaderLeft("the reader of standard output closed it")
-    reason = "it is closed" if error.errno == errno.EBADF else error.strerror
-    return OutputError(f"standard output cannot be written ({reason}): the output is not complete")
+            if isinstance(error, BrokenPipeError):
+                raise ReaderLeft("the reader of standard output closed it") from None
+            reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+            raise OutputError(f"standard output cannot be written ({reason}): the output is not complete") from None
 
 
 def open_streams() -> None:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -31,7 +30,7 @@ from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option, places_of, write_records
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import DUMP, Dump
-from hatcast.agents.progress import AddBar, progress_bars
+from hatcast.agents.progress import progress_bars
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.terminal import (
     answers_tables,
@@ -130,10 +129,18 @@ def command(
         raise click.UsageError(f"--{inferring[0]} with --ledger prints JSON lines: add --json, or -o FILE")
     _check_release(settings, ledger, days, reports)
     feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
-    progress = partial(_bars_beside, as_json=as_json)
     tell = partial(click.echo, err=True)
     given = files_input(files, feed, feed_format)
-    run = BatchRun(settings, given, reports, progress, tell, tell, is_private=sys.stderr.isatty())
+    run = BatchRun(
+        settings,
+        given,
+        reports,
+        # Not between JSON lines that appear on a terminal.
+        lambda step: progress_bars(one=True, hidden=as_json and sys.stdout.isatty() and step == RELEASING),
+        tell,
+        tell,
+        is_private=sys.stderr.isatty(),
+    )
     if ledger is not None:
         printed = _Output(file=output, as_json=as_json, inferring=inferring, queries=release["releases"])
         _release(run, ledger, days, printed)
@@ -167,11 +174,6 @@ def _check_release(
     problem = None if ledger is None else release_problem(settings, days, reports, "--{}".format)
     if problem is not None:
         raise click.UsageError(problem)
-
-
-def _bars_beside(description: str, *, as_json: bool) -> AbstractContextManager[AddBar]:
-    """Show bars on standard error; not between JSON lines that appear on a terminal."""
-    return progress_bars(one=True, hidden=as_json and sys.stdout.isatty() and description == RELEASING)
 
 
 def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> None:

@@ -170,18 +170,12 @@ def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, st
         print_fitted(console, query_table(policy, days, today))
 
 
-async def read_budget(settings: Settings, timeout_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
-    """Return the records of `hats.budget`, made from the ledger, oldest day first. Raises HatcastError."""
-    days, _ = await _read(settings, timeout_s)
-    return days
-
-
 def _read_days(
     settings: Settings, ledger: Path | None, timeout_s: float = CONNECT_SECONDS
 ) -> tuple[list[dict[str, Any]], tuple[str, str] | None]:
-    """Return the records, and (name, first date) of the next policy, from a ledger file or from Redis."""
+    """Return what `read_budget` does, of a ledger file or of Redis."""
     if ledger is None:
-        return asyncio.run(_read(settings, timeout_s))
+        return asyncio.run(read_budget(settings, timeout_s))
     from hatcast.agents.batch.ledger_days import read_ledger
 
     policy = settings.policy
@@ -190,10 +184,13 @@ def _read_days(
         return days, file.next_policy
 
 
-async def _read(
+async def read_budget(
     settings: Settings, timeout_s: float = CONNECT_SECONDS
 ) -> tuple[list[dict[str, Any]], tuple[str, str] | None]:
-    """Return the records, and (name, first date) of the next policy, if any."""
+    """Return the records of `hats.budget`, made from the ledger in Redis, oldest day first, and the next policy.
+
+    It has name and first date; None: there is none. Raises HatcastError.
+    """
     policy = settings.policy
     redis = await connect_redis_async(settings, timeout_s)
     try:

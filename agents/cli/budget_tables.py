@@ -1,6 +1,6 @@
 """Tables of `hatcast budget show`: the days with a bar each, the queries, and the costs of the report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from hatcast.agents.cli.budget_horizon import eps
 from hatcast.agents.tables.terminal import table
 from hatcast.stream.budget import ReportSettings, day_loss, report_table
 from hatcast.stream.ledger.day import Reserved
@@ -69,7 +70,9 @@ class BudgetTable:
         self._with_up_front = any(_up_front(record) is not None for record in self._records)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        legend = self._legend(ascii_only=options.ascii_only)
+        parts = zip(_MARKS[options.ascii_only], _LABELS, _STYLES, strict=True)
+        shown = (part for part in parts if self._with_queries or part[1] != "queries")
+        legend = Text("  ").join(Text(f"{mark} {label}", style) for mark, label, style in shown)
         below = self._table(Text(), legend)
         others = Measurement.get(console, options.update(width=_WIDTH_MAX), below).maximum - _BAR_MAX
         yield below if options.max_width - others < legend.cell_len else self._table(legend, Text())
@@ -77,25 +80,20 @@ class BudgetTable:
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement.get(console, options, self._table(Text(), Text()))
 
-    def _legend(self, *, ascii_only: bool) -> Text:
-        """Return the meanings of the parts of a `Bar`."""
-        parts = [
-            Text(f"{mark} {label}", style)
-            for mark, label, style in zip(_MARKS[ascii_only], _LABELS, _STYLES, strict=True)
-            if self._with_queries or label != "queries"
-        ]
-        return Text("  ").join(parts)
-
     def _table(self, heading: Text, above_caption: Text) -> Table:
         """Return the table. The legend is the bar's heading, or the first line of the caption."""
-        caption = _caption(self._records, with_queries=self._with_queries, with_up_front=self._with_up_front)
-        names = ("releases", *(("HATs", "queries") if self._with_queries else ()), self._spent, "limit")
+        spent = "booked" if self._with_up_front else "spent"
+        names = ("releases", *(("HATs", "queries") if self._with_queries else ()), spent, "limit")
         headings = (Column("day", no_wrap=True), *names, Column(heading), "at most", "tight")
         rows = (
             (
                 record.date,
-                "-" if _up_front(record) else f"{record.releases:,}",
-                *((number(hats), _reserved_cell(record, reserved)) if self._with_queries else ()),
+                "-" if up_front else f"{record.releases:,}",
+                *(
+                    (eps(hats), "no room" if up_front and not up_front.places else eps(reserved))
+                    if self._with_queries
+                    else ()
+                ),
                 f"{record.epsilon_user_day:g}",
                 f"{record.limit:g}",
                 Bar(hats, reserved, limit),
@@ -103,14 +101,25 @@ class BudgetTable:
                 f"{record.epsilon_delta.epsilon:.4g}",
             )
             for record in self._records
-            for hats, reserved, limit in [_split(record)]
+            for up_front, (hats, reserved, limit) in [(_up_front(record), _split(record))]
         )
+        caption = "\n".join(self._notes(spent))
         title = "Privacy budget: what one bus's day may have cost, in epsilon"
         return table(title, Text.assemble(above_caption, "\n" if above_caption else "", caption), headings, rows)
 
-    @property
-    def _spent(self) -> str:
-        return "booked" if self._with_up_front else "spent"
+    def _notes(self, spent: str) -> Iterator[str]:
+        last = self._records[-1] if self._records else None
+        if last is not None and last.total is not None and last.total_limit is not None:
+            yield f"all days of a vehicle together: {last.total:g} of {last.total_limit:g}"
+        yield "'at most': if every remaining hour is released"
+        if last is not None:
+            delta = last.epsilon_delta.delta
+            yield f"'tight': '{spent}', composed tightly, as (epsilon, delta) with delta {delta:g}"
+        if self._with_up_front:
+            yield "'queries': reserved before a day's first release: a bus can lose no more to them"
+            yield "'no room': other policies had booked too much of the day: nothing is released"
+        elif self._with_queries:
+            yield "'queries': reserved for this policy's; 'HATs': all else, also of other policies"
 
 
 def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_policy: tuple[str, str] | None) -> str:
@@ -144,14 +153,14 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_poli
     if record is not None and (up_front := _up_front(record)) is not None:
         user, meaning = _UP_FRONT[up_front.query]
         if not up_front.places:
-            return f"{prefix}{number(spent)} of {number(limit)} booked by other policies: no room for {user}"
+            return f"{prefix}{eps(spent)} of {eps(limit)} booked by other policies: no room for {user}"
         reserved = up_front.places * _nano(up_front.epsilon)
-        of_it = "" if reserved == spent else f", {number(reserved)} of it"
+        of_it = "" if reserved == spent else f", {eps(reserved)} of it"
         return (
-            f"{prefix}{number(spent)} of {number(limit)} booked{of_it} for {user}, which is {meaning}; can still cost"
-            f" {number(left)}{reason}{delta}"
+            f"{prefix}{eps(spent)} of {eps(limit)} booked{of_it} for {user}, which is {meaning}; can still cost"
+            f" {eps(left)}{reason}{delta}"
         )
-    return f"{prefix}{number(spent)} of {number(limit)} spent, can still cost {number(left)}{reason}{delta}"
+    return f"{prefix}{eps(spent)} of {eps(limit)} spent, can still cost {eps(left)}{reason}{delta}"
 
 
 def query_table(policy: Policy, days: list[dict[str, Any]], today: str) -> Table:
@@ -161,11 +170,11 @@ def query_table(policy: Policy, days: list[dict[str, Any]], today: str) -> Table
         cost = Reserved(policy.most_hats, query.epsilon_nano)
         for period, reserved in _by_period(query, records, today)[-_PERIODS_SHOWN:]:
             dates = f"{period.first} to {period.last}" if period.days > 1 else f"{period.first}"
-            costs = map(number, (cost.epsilon, cost.amount, period.days * cost.amount))
+            costs = map(eps, (cost.epsilon, cost.amount, period.days * cost.amount))
             rows.append((query.name, dates, *costs, _reserved_days(period, reserved, today)))
     if (selection := policy.selection_cost) is not None:
         selection_days = (selection.last - selection.first).days + 1
-        spent = (number(selection.epsilon_nano), number(selection_days * selection.epsilon_nano))
+        spent = (eps(selection.epsilon_nano), eps(selection_days * selection.epsilon_nano))
         rows.append((CELL_SELECTION, f"{selection.first} to {selection.last}", "-", *spent, "spent before"))
     return table(
         "Queries over days: cost for one bus, in epsilon",
@@ -218,28 +227,6 @@ def report_cost_table(settings: ReportSettings) -> Table:
     return table("One bus's day, in epsilon", "", ("", "how", "the report", "total"), shown, left=2)
 
 
-def number(nano: int) -> str:
-    """Format 1e-9 epsilon with six significant digits."""
-    return f"{nano / NANO:g}"
-
-
-def _caption(records: Sequence[BudgetRecord], *, with_queries: bool, with_up_front: bool) -> str:
-    lines = []
-    if records and (total := records[-1].total) is not None and (limit := records[-1].total_limit) is not None:
-        lines.append(f"all days of a vehicle together: {total:g} of {limit:g}")
-    lines.append("'at most': if every remaining hour is released")
-    if records:
-        delta = records[-1].epsilon_delta.delta
-        spent = "booked" if with_up_front else "spent"
-        lines.append(f"'tight': '{spent}', composed tightly, as (epsilon, delta) with delta {delta:g}")
-    if with_up_front:
-        lines.append("'queries': reserved before a day's first release: a bus can lose no more to them")
-        lines.append("'no room': other policies had booked too much of the day: nothing is released")
-    elif with_queries:
-        lines.append("'queries': reserved for this policy's; 'HATs': all else, also of other policies")
-    return "\n".join(lines)
-
-
 def _split(record: BudgetRecord) -> tuple[int, int, int]:
     """Return (spent on releases, reserved for queries, limit) in 1e-9. Charges of other policies count as releases."""
     reserved = sum(each.places * _nano(each.epsilon) for each in record.queries)
@@ -249,11 +236,6 @@ def _split(record: BudgetRecord) -> tuple[int, int, int]:
 def _up_front(record: BudgetRecord) -> ReservedRecord | None:
     """Return the reservation that is all that this policy's releases of the day cost; None for other policies."""
     return next((each for each in record.queries if each.query in _UP_FRONT), None)
-
-
-def _reserved_cell(record: BudgetRecord, reserved: int) -> str:
-    up_front = _up_front(record)
-    return "no room" if up_front is not None and not up_front.places else number(reserved)
 
 
 def _records(days: Iterable[dict[str, Any]]) -> list[BudgetRecord]:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from hatcast.agents.cli.options import FILE, parsed
+from hatcast.agents.tables.files import check_target, new_file
 from hatcast.agents.timetable.tables import BadTimetable, Tables, Tell, VisitRows, open_timetable
 from hatcast.stream.areas import BadArea, Point, cells_of_area, cells_of_box, cells_of_lines, widened
 from hatcast.stream.errors import UNREADABLE, HatcastError
@@ -28,8 +29,11 @@ def trip_lines(path: Path, route_types: Collection[int] = (), tell: Tell = str) 
         shapes, shapeless = _trips(tables, tables.route_ids(route_types))
         if not shapes and not shapeless:
             raise BadTimetable(path, "has no trip of these routes", "name another --route-type, or another timetable")
-        if shapes:
-            yield from _shape_lines(tables, shapes)
+        points = tables.shape_points(shapes) if shapes else None
+        if points is not None and len(points.number):  # in the order of their numbers
+            starts = np.flatnonzero(np.diff(points.number)) + 1
+            for lats, lngs in zip(np.split(points.lats, starts), np.split(points.lngs, starts), strict=True):
+                yield list(zip(lats.tolist(), lngs.tolist(), strict=True))
         if shapeless:
             yield from _stop_lines(tables, shapeless)
 
@@ -42,16 +46,6 @@ def _trips(tables: Tables, routes: set[str]) -> tuple[dict[str, int], dict[str, 
             numbered, key = (shapes, shape) if shape else (shapeless, trip)
             numbered.setdefault(key, len(numbered))
     return shapes, shapeless
-
-
-def _shape_lines(tables: Tables, shapes: dict[str, int]) -> Iterator[list[Point]]:
-    """Yield the lines of shapes.txt that are wanted, in the order of their numbers."""
-    points = tables.shape_points(shapes)
-    if not len(points.number):
-        return
-    starts = np.flatnonzero(np.diff(points.number)) + 1
-    for lats, lngs in zip(np.split(points.lats, starts), np.split(points.lngs, starts), strict=True):
-        yield list(zip(lats.tolist(), lngs.tolist(), strict=True))
 
 
 def _stop_lines(tables: Tables, trips: dict[str, int]) -> Iterator[list[Point]]:
@@ -106,8 +100,8 @@ def command(**given: Any) -> None:
         raise click.UsageError("give one of --gtfs, --geojson and --bbox")
     if given["route_type"] and given["gtfs"] is None:
         raise click.UsageError("--route-type is for --gtfs")
-    if output is not None and output.exists():
-        raise HatcastError(f"--output: {output} exists already; name another file, or remove it")
+    if output is not None:
+        check_target(output, "--output", [output.suffix.lower()])
     cells, origin = _cells(given)
     if not cells:
         raise HatcastError(f"{origin}: there is no line or area; name another file")
@@ -154,11 +148,8 @@ def _write(cells: set[int], origin: str, resolution: int, output: Path | None) -
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise HatcastError(f"--output: {output} cannot be written ({error.strerror}); name another file") from None
+    with new_file(output, "--output") as file:
+        file.write(text.encode())
     click.echo(
         f'{output}: {len(cells):,} cells, source = "public"; add cells = "{output.name}" and '
         f"h3_resolution = {resolution} to [policy]",

@@ -199,9 +199,17 @@ except_option = click.option(
 )
 
 
+def local_date(text: str) -> date:
+    """Parse a date that has neighbours in every time zone. Raises ValueError."""
+    found = date.fromisoformat(text)
+    if not date(2, 1, 1) <= found <= date(9998, 12, 31):
+        raise ValueError
+    return found
+
+
 def _two_days(text: str) -> tuple[date, date]:
-    first, last = (date.fromisoformat(part) for part in text.split(","))
-    if not date(2, 1, 1) <= first <= last <= date(9998, 12, 31):
+    first, last = map(local_date, text.split(","))
+    if first > last:
         raise ValueError
     return first, last
 

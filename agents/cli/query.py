@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option, json_option, parsed
+from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option, json_option, local_date, parsed
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
@@ -23,13 +23,6 @@ from hatcast.stream.readings.reading import in_milli
 from hatcast.stream.release.placed import utc_text
 
 
-def _date_of(text: str) -> date:
-    found = date.fromisoformat(text)
-    if not date(2, 1, 1) <= found <= date(9998, 12, 31):
-        raise ValueError
-    return found
-
-
 @click.command(epilog="Example:  hatcast query over-limit --speed-limit 60 --date 2022-01-15")
 @click.argument("name")
 @config_option
@@ -39,7 +32,7 @@ def _date_of(text: str) -> date:
 @click.option(
     "--date",
     "day",
-    callback=parsed(_date_of, 'write a local date, such as "2022-01-02"'),
+    callback=parsed(local_date, 'write a local date, such as "2022-01-02"'),
     metavar="DATE",
     help="A date of the period.  [default: today]",
 )

@@ -100,7 +100,9 @@ def command(**given: Any) -> None:
         records = follow(
             settings, topics, is_stopping, from_beginning=given["from_beginning"], seconds=given["seconds"]
         )
-        for value in islice(_of_policy(records, given["policy"]), given["most"]):
+        if (policy := given["policy"]) is not None:
+            records = (each for each in records if (read := read_shown(each)) is not None and read.policy == policy)
+        for value in islice(records, given["most"]):
             write(value)
 
 
@@ -138,13 +140,6 @@ def heading(policy: Policy, chosen: Sequence[str]) -> str:
     """Return the heading of the lines: policy, quantity and kinds of numbers. chosen: keys of their topics."""
     named = [name for name in chosen if name != "queries" or policy.queries or chosen == ["queries"]]
     return f"{policy.name}, {policy.quantity}: {'; '.join(_MEANINGS[name] for name in named)}"
-
-
-def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
-    """Return the records of a policy, or all if it is None."""
-    if policy is None:
-        return records
-    return (value for value in records if (read := read_shown(value)) is not None and read.policy == policy)
 
 
 def chosen_topics(given: Mapping[str, Any], policy: Policy) -> list[str]:

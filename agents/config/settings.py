@@ -40,7 +40,6 @@ from hatcast.stream.readings.formats import FORMATS, format_with, jsonl
 from hatcast.stream.readings.vehicles import KEY_BYTES, PARTITIONERS
 
 RETENTION_MIN_MS: Final = 72 * 3_600_000  # a lost Redis is rebuilt from telemetry
-_HOUR_MS: Final = 3_600_000
 DEFAULT_FILE: Final = "hatcast.toml"
 KAFKA_VARIABLE: Final = "HATCAST_KAFKA_BOOTSTRAP_SERVERS"
 REDIS_VARIABLE: Final = "HATCAST_REDIS_URL"
@@ -184,11 +183,9 @@ def _toml_problem(error: Exception) -> str:
 
 def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
     """Check a decoded file and return its settings. Relative paths start at `folder`. Raises SettingError."""
-
-    def policy_of(given: _File) -> Policy:
-        return _policy_in(folder, given.policy, given.topics.telemetry_format)
-
-    return _settings(table, folder, environment, policy_of)
+    return _settings(
+        table, folder, environment, lambda given: _policy_in(folder, given.policy, given.topics.telemetry_format)
+    )
 
 
 def policy_of_keys(table: Mapping[str, Any], folder: Path) -> Policy:

@@ -80,11 +80,6 @@ class TemplateAnswers:
     gtfs: str | None = None  # timetable of the map and of a tracker of speeds; None: none
 
     @property
-    def is_journey(self) -> bool:
-        """Whether readings of standing vehicles count."""
-        return self.value is None and self.speed == JOURNEY
-
-    @property
     def limit(self) -> float:
         """`daily_limit`, or its default."""
         if self.daily_limit is not None:
@@ -158,7 +153,7 @@ def _speed_lines(answers: TemplateAnswers) -> str:
     """Return the keys that say which speed it is; empty for another value."""
     if answers.value is not None:
         return ""
-    if not answers.is_journey:
+    if answers.speed != JOURNEY:
         return _line("drop_zero", value=True, remark="speed while moving: readings of exactly 0 do not count") + "\n"
     remark = "the usual interval of reports: each minute of a bus counts once"
     return (

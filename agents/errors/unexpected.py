@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from hatcast.agents.errors.causes import HATCAST, cause_of, network_text
@@ -87,18 +87,13 @@ def last_line(error: BaseException) -> str:
 def install_hooks() -> None:
     """Install hooks that keep errors' texts out of Python's own output and out of unconfigured loggers."""
 
-    def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        del trace
-        _print("unexpected", kind, error)
-
     def in_thread(hooked: threading.ExceptHookArgs) -> None:
         if not issubclass(hooked.exc_type, SystemExit):
             _print("a thread ended:", hooked.exc_type, hooked.exc_value)
 
-    def unraisable(hooked: "sys.UnraisableHookArgs") -> None:
-        _print("ignored:", hooked.exc_type, hooked.exc_value)
-
-    sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_thread, unraisable
+    sys.excepthook = lambda kind, error, _: _print("unexpected", kind, error)
+    threading.excepthook = in_thread
+    sys.unraisablehook = lambda hooked: _print("ignored:", hooked.exc_type, hooked.exc_value)
     logging.raiseExceptions = False  # a line that cannot be formatted would be printed with its arguments
     last_resort = logging.lastResort
     if last_resort is not None and not any(isinstance(each, ErrorTextFilter) for each in last_resort.filters):

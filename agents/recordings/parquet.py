@@ -198,10 +198,9 @@ def _json(names: Sequence[str], rows: Rows) -> bytes:
 
 def _csv(rows: Rows) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_on_one_line, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(
+        # A line break would end the record.
+        [each.replace("\n", " ").replace("\r", " ") if isinstance(each, str) else each for each in row]
+        for row in rows
+    )
     return text.getvalue().encode()
-
-
-def _on_one_line(value: object) -> object:
-    """Replace line breaks, which would end the record, by spaces."""
-    return value.replace("\n", " ").replace("\r", " ") if isinstance(value, str) else value

@@ -81,8 +81,17 @@ class PinnedReadings:
         for name, value in read.meaning.items():
             if (before := found.get(name, value)) != value:
                 if name.startswith(_RULES):
-                    raise self._other_rules(read.policy, before)
-                raise self._other_meaning(read.policy, name, before, value)
+                    raise HatcastError(
+                        f"{self._path}: this hatcast reads records by rules {READING_RULES}, policy"
+                        f" {read.policy.name!r} was run under rules {before}, and one bus could count as two: run a"
+                        f" hatcast with rules {before}, or let a policy with a new policy.name replace it"
+                        " (policy.replaces and policy.from)"
+                    )
+                raise HatcastError(
+                    f"{self._path}: {name} is {value}, and earlier runs had {before}: readings of one day could count"
+                    f" as two, and each bus could lose {_cost(read.policy)} once more; use {name} {before}, or, for"
+                    " other buses, another file in place of this one"
+                )
         for file, digest in read.contents:
             for (before,) in self._database.execute("SELECT options FROM read_contents WHERE digest = ?", (digest,)):
                 if before != read.options:
@@ -117,20 +126,6 @@ class PinnedReadings:
         """Delete the rules of the local dates before one, on which nothing is counted any more."""
         self._database.execute("DELETE FROM date_rules WHERE date < ?", (before,))
         self._database.execute("DELETE FROM time_rules WHERE date < ?", (_days_after(before, -_APART),))
-
-    def _other_meaning(self, policy: Policy, name: str, before: str, now: str) -> HatcastError:
-        return HatcastError(
-            f"{self._path}: {name} is {now}, and earlier runs had {before}: readings of one day could count as two,"
-            f" and each bus could lose {_cost(policy)} once more; use {name} {before}, or, for other buses, another"
-            " file in place of this one"
-        )
-
-    def _other_rules(self, policy: Policy, before: str) -> HatcastError:
-        return HatcastError(
-            f"{self._path}: this hatcast reads records by rules {READING_RULES}, policy {policy.name!r} was run"
-            f" under rules {before}, and one bus could count as two: run a hatcast with rules {before}, or let a policy"
-            " with a new policy.name replace it (policy.replaces and policy.from)"
-        )
 
 
 def _days_after(date: str, days: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum, auto
+from operator import methodcaller
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -69,17 +70,14 @@ class Table:
 
     def values(self, record: bytes) -> Row | None:
         """Return a record's row with its numbers as written; None if the record is not of this kind."""
-        fields = self._fields(record)
-        try:
-            return None if fields is None else {each.name: each.value(fields) for each in self.columns}
-        except (AttributeError, LookupError, TypeError):  # of a `check` that does not check the types
-            return None
-
-    def _fields(self, record: bytes) -> Fields | None:
         try:
             self.check(record)
-            return fields_of(record)
+            fields: Fields = _DECODE(record) | {RECORD: record.decode()}
         except UNREADABLE:
+            return None
+        try:
+            return {each.name: each.value(fields) for each in self.columns}
+        except (AttributeError, LookupError, TypeError):  # of a `check` that does not check the types
             return None
 
 
@@ -127,11 +125,6 @@ def rows_of(layout: Layout, records: Iterable[bytes]) -> list[Row]:
 _DECODE: Final = msgspec.json.Decoder(dict[str, Any], float_hook=str).decode
 
 
-def fields_of(record: bytes) -> Fields:
-    """Decode a record without its types, with the record itself under `record`. Raises msgspec.DecodeError."""
-    return _DECODE(record) | {RECORD: record.decode()}
-
-
 def converted(columns: Iterable[Column], values: Row) -> Row:
     """Return values of the columns' types. Raises ValueError, OverflowError."""
     return {each.name: None if (value := values[each.name]) is None else _CONVERT[each.type](value) for each in columns}
@@ -165,16 +158,12 @@ def figures_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Figures, list[bytes]]
     given = {name: [row.get(name) for row in rows] for name in names}
     # sorted() keeps the order of the others.
     last = sorted(names, key=lambda name: any(isinstance(each, list | dict) for each in given[name]))
-    columns = [Column(name, _type_of(given[name]), _getter(name)) for name in last]
+    columns = [Column(name, _type_of(given[name]), methodcaller("get", name)) for name in last]
     return Figures(columns), [msgspec.json.encode(row) for row in rows]
 
 
 def _value(text: bytes) -> Any:
     return text.decode() if text[:1] in (b"[", b"{") else _SCALAR(text)
-
-
-def _getter(name: str) -> Callable[[Fields], Any]:
-    return lambda fields: fields.get(name)
 
 
 def _type_of(values: Sequence[Any]) -> Type:

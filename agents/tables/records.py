@@ -217,14 +217,14 @@ def short(table: Table, place: Place | None = None) -> Table:
         known["date"],
         Column("hour", Type.TEXT, _hours),
         Column("quantity", Type.TEXT, known["value"].value),
-        _renamed("value", known[mean]),
-        _renamed("low", known[low]),
-        _renamed("high", known[high]),
+        replace(known[mean], name="value"),
+        replace(known[low], name="low"),
+        replace(known[high], name="high"),
         known["unit"],
-        _renamed("basis", known[basis]),
+        replace(known[basis], name="basis"),
         *(known[name] for name in tail),
-        _text_of("start"),
-        _text_of("end"),
+        # With the city's offset, as the record has it: a column of instants is in UTC.
+        *(replace(known[name], type=Type.TEXT) for name in ("start", "end")),
     )
     return replace(table, columns=columns)
 
@@ -245,15 +245,6 @@ def _hours(fields: Fields) -> str:
     """Return the local start and end of the slot, or of a part of the day."""
     start = fields["start"][11:16] if fields.get("window") == "period" else fields["slot"]
     return f"{start}-{fields['end'][11:16]}"
-
-
-def _renamed(name: str, column: Column) -> Column:
-    return replace(column, name=name)
-
-
-def _text_of(name: str) -> Column:
-    """Return the column of an instant with the city's offset, as the record has it: a column of instants is in UTC."""
-    return Column(name, Type.TEXT, lambda fields: fields[name])
 
 
 @lru_cache(maxsize=_CELLS)

@@ -24,6 +24,7 @@ from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.progress import counters
+from hatcast.agents.tables.files import check_target, new_file
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
@@ -135,9 +136,9 @@ def _private_of(given: dict[str, Any]) -> _Private | None:
 def _check_targets(given: dict[str, Any]) -> None:
     # Checked before hours of reading, and before a draw whose result could not be stored.
     target = given["cells"]
-    if target is not None and target.exists():
-        raise HatcastError(f"--cells: {target} exists already; name another file, or remove it")
-    for option, path in (("--cells", target), ("--plot", given["plot_file"]), ("--map", given["map_file"])):
+    if target is not None:
+        check_target(target, "--cells", [target.suffix.lower()])
+    for option, path in (("--plot", given["plot_file"]), ("--map", given["map_file"])):
         if path is not None and not path.parent.is_dir():
             raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
 
@@ -170,7 +171,8 @@ def _survey(given: dict[str, Any]) -> None:
             " every slot; lower --users or --resolution, or narrow --hours"
         )
     criterion = report.busy_criterion(policy, users, counts.days)
-    _write(target, CellsFile("survey", frozenset(counts.busy)).text([f"not private: cells with {criterion}"]))
+    with new_file(target, "--cells") as file:
+        file.write(CellsFile("survey", frozenset(counts.busy)).text([f"not private: cells with {criterion}"]).encode())
     click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
@@ -193,7 +195,8 @@ def _select(given: dict[str, Any], private: _Private) -> None:
     selected = f"{len(chosen.selected):,} of {chosen.candidates:,} candidates"
     cost = SelectionCost(private.epsilon, *private.days)
     listed = CellsFile("private", frozenset(chosen.selected), cost, policy.timezone)
-    _write(target, listed.text([f"{selected}, those with {criterion}, with noise", charge]))
+    with new_file(target, "--cells") as file:
+        file.write(listed.text([f"{selected}, those with {criterion}, with noise", charge]).encode())
     click.echo(charge, err=True)
     found, output = report.selection_report(chosen, policy, users, private.days, private.epsilon), given["output"]
     if output is not None and chosen.selected:
@@ -216,11 +219,3 @@ def _policy(given: dict[str, Any]) -> Policy:
     overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
     given_overrides = {key: value for key, value in overrides.items() if value is not None}
     return survey_policy(found_config(given["config"]), given["feed_format"].name, given_overrides, given["max_hats"])
-
-
-def _write(target: Path, text: str) -> None:
-    try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise HatcastError(f"--cells: {target} cannot be written ({error.strerror}); name another file") from None

@@ -41,7 +41,7 @@ def listing(kafka: KafkaServer, redis_server: RedisServer, folder: Path) -> Any:
 def check_days(pipeline: Pipeline) -> None:
     """Each day of the list is on `hats.budget` and in `hatcast budget show` with its cost, once."""
     told = {key.partition("/")[2]: record for key, record in pipeline.budget_records().items()}
-    shown = {record["date"]: record for record in asyncio.run(read_budget(pipeline.settings))}
+    shown = {record["date"]: record for record in asyncio.run(read_budget(pipeline.settings))[0]}
     for records in (told, shown):
         assert sorted(records) == DAYS
         for record in records.values():

@@ -25,7 +25,7 @@ async def test_budget_and_tail_tell_what_queries_have_reserved_and_answered(
                 await releaser.round(asyncio.Event())
 
         await release()
-        told = await read_budget(pipeline.settings)
+        told, _ = await read_budget(pipeline.settings)
         assert told == [pipeline.budget_records()[f"{pipeline.name}/{date}"] for date in DATES]
         rows = [line.split() for line in pipeline.hatcast("budget", "show").out.splitlines()]
         for date in DATES:

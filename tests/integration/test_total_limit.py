@@ -44,7 +44,7 @@ def test_when_all_days_have_spent_the_total_limit_every_further_hat_is_exhausted
         budgets = pipeline.budget_records()
         newest = budgets[f"{pipeline.name}/{DATES[2]}"]
         assert (newest["epsilon_user_day"], newest["total"], newest["total_limit"]) == (1.0, 5.0, 5.0)
-        assert [each["total"] for each in asyncio.run(read_budget(pipeline.settings))] == [5.0] * 3
+        assert [each["total"] for each in asyncio.run(read_budget(pipeline.settings))[0]] == [5.0] * 3
         told = pipeline.hatcast("budget", "show").out
         assert "all days of a vehicle together: 5 of 5" in told
         assert "can still cost 0 (all days together have no more left)" in " ".join(told.split())
