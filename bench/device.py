@@ -20,7 +20,7 @@ from hatcast.agents.device.closing import RecordedRun
 from hatcast.agents.device.fold import OwnHat, OwnMeans, Rules
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.sources import FleetFilter
+from hatcast.agents.device.sources import fleet_filter
 from hatcast.agents.device.store import open_store
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
@@ -102,7 +102,7 @@ class Round:
             passage = RecordingPass(self._settings.policy, self._rules.calendar, FAR)
             return (
                 1e9
-                * _cpu(lambda: run.run(passage, records, FleetFilter(None), heartbeats=True, say=_silent))
+                * _cpu(lambda: run.run(passage, records, fleet_filter(None), heartbeats=True, say=_silent))
                 / readings
             )
 

@@ -145,9 +145,7 @@ class Records(Frame, Generic[R]):
 
     TOPIC: ClassVar[str]
     """Key of the records' topic in `[topics]`"""
-    _DECODER: ClassVar[
-        msgspec.json.Decoder[ReleaseRecord | QueryRecord | EstimateRecord | RunningRecord | BudgetRecord]
-    ]
+    _DECODER: ClassVar[msgspec.json.Decoder[Any]]
 
     def __init__(self, values: Iterable[bytes]) -> None:
         self.values: Final = tuple(values)
@@ -183,7 +181,8 @@ class Records(Frame, Generic[R]):
         """Return a record, or some of them as a frame of the same kind."""
         if isinstance(place, slice):
             return self._plain()(self.values[place])
-        return self._DECODER.decode(self.values[place])  # type: ignore[return-value]  # R is the decoder's type
+        found: R = self._DECODER.decode(self.values[place])
+        return found
 
     @classmethod
     def _plain(cls) -> "type[Records[R]]":
@@ -191,7 +190,7 @@ class Records(Frame, Generic[R]):
         return cls
 
     def __iter__(self) -> Iterator[R]:
-        return (self._DECODER.decode(value) for value in self.values)  # type: ignore[misc]  # R is the decoder's type
+        return (self._DECODER.decode(value) for value in self.values)
 
     def to_arrow(self) -> "pa.Table":
         """Return the records as a table of pyarrow, in their order."""
@@ -235,7 +234,7 @@ class Answers(Records[QueryRecord]):
 
     TOPIC = "queries"
     SHOWN = ("query", "first_date", "last_date", "slot", "cell", "status", "mean", "low", "high", "unit")
-    _DECODER = QUERY  # type: ignore[assignment]  # a decoder of one of the types
+    _DECODER = QUERY
 
 
 class Estimates(Records[EstimateRecord]):
@@ -244,7 +243,7 @@ class Estimates(Records[EstimateRecord]):
     TOPIC = "estimates"
     SHOWN = ("date", "slot", "cell", "stage", "mean", "mean_low", "mean_high", "road", "unit")
     SHOWN_IF = "mean"  # the others are predicted only
-    _DECODER = ESTIMATE  # type: ignore[assignment]  # as above
+    _DECODER = ESTIMATE
 
     def plot(self, date: str | None = None, hour: str | None = None, axes: "Axes | None" = None) -> "Axes":
         """Draw the hexagons of an hour, coloured by their mean, fainter where its interval is wide.
@@ -274,7 +273,7 @@ class RunningMeans(Records[RunningRecord]):
 
     TOPIC = "running"
     SHOWN = ("name", "date", "slot", "cell", "slots", "mean", "mean_low", "mean_high", "unit")
-    _DECODER = RUNNING  # type: ignore[assignment]  # as above
+    _DECODER = RUNNING
 
 
 class BudgetDays(Records[BudgetRecord]):
@@ -282,7 +281,7 @@ class BudgetDays(Records[BudgetRecord]):
 
     TOPIC = "budget"
     SHOWN = ("policy", "date", "releases", "epsilon_user_day", "limit")
-    _DECODER = BUDGET  # type: ignore[assignment]  # as above
+    _DECODER = BUDGET
 
 
 class Releases(Records[ReleaseRecord]):
@@ -290,7 +289,7 @@ class Releases(Records[ReleaseRecord]):
 
     TOPIC = "means"
     SHOWN = ("date", "slot", "cell", "status", "mean", "low", "high", "unit")
-    _DECODER = RELEASE  # type: ignore[assignment]  # as above
+    _DECODER = RELEASE
 
     def _column(self, table: "pa.Table", name: str) -> list[Any]:
         values = super()._column(table, name)

@@ -107,7 +107,9 @@ def read(source: Source, kind: Literal["estimates"], *, policy: str | None = Non
 def read(source: Source, kind: Literal["running"], *, policy: str | None = None) -> RunningMeans: ...
 @overload
 def read(source: Source, kind: Literal["budget"], *, policy: str | None = None) -> BudgetDays: ...
-def read(source: Source, kind: str = "releases", *, policy: str | None = None) -> AnyRecords:
+def read(
+    source: Source, kind: str = "releases", *, policy: str | None = None
+) -> Releases | Answers | Estimates | RunningMeans | BudgetDays:
     """Return published records, each once, from a file or from Kafka, in the order of the file or of the partitions.
 
     Args:

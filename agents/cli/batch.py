@@ -166,7 +166,6 @@ def command(
 def _check_release(
     settings: Settings, ledger: Path | None, days: tuple[date, date] | None, reports: Path | None
 ) -> None:
-    """Raise UsageError if these options do not fit each other or the policy."""
     if ledger is None and days is not None:
         raise click.UsageError("--days is for --ledger")
     if ledger is None and reports is not None and not settings.policy.takes_reports:
@@ -313,7 +312,6 @@ def _last_estimates(released: ReleasedRun, policy: Policy, days: Collection[str]
 
 
 def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
-    """Print the number of records of each outcome."""
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes}, order="sorted"))
         return
@@ -340,7 +338,6 @@ def _inferred(values: Callable[[], Iterable[bytes]], kinds: Sequence[str], polic
 
 
 def _tables_of(kinds: Sequence[str]) -> "list[RecordTable]":
-    """Return the tables of kinds of records."""
     from hatcast.agents.tables.records import TABLES
 
     return [TABLES[kind] for kind in kinds]

@@ -208,7 +208,6 @@ async def read_budget(
 
 
 def _show_paragraph(console: Console, paragraph: Paragraph) -> None:
-    """Print a heading, its sums and its text."""
     console.print(paragraph.heading, style="bold")
     if paragraph.sums:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -130,23 +130,20 @@ def _sums(policy: Policy, keys: ContinualKeys, loss: DayLoss) -> Paragraph:
 def _meaning(policy: Policy, keys: ContinualKeys, loss: DayLoss) -> str:
     exception = "" if policy.is_pure else f", but for a probability of {policy.delta:g} (delta)"
     cell, whole = keys.horizon_cost(policy.epsilon).epsilon_nano, loss.bound
+    strength = f": at most {certainty(whole / NANO)} sure of anything about the bus in it."
+    if whole > _WEAK * NANO:
+        strength = (
+            ", which excludes nothing: the protection comes from the bound for one hexagon, and what shows in many"
+            " hexagons at once may not be hidden at all."
+        )
     return (
         f"Compare two cities that differ only in {hidden_values(policy, 'one bus')} in one horizon of {_dates(keys)}."
         " All published results together are at most e^epsilon times as likely in one as in the other"
         f"{exception}. For all that is published of one hexagon that is e^{eps(cell)}, a factor of"
         f" {factor(cell / NANO)}: an observer for whom a guess about the bus in that hexagon was 50 % likely can become"
         f" at most {certainty(cell / NANO)} sure of it. For the whole horizon it is e^{eps(whole)}, a factor of"
-        f" {factor(whole / NANO)}{_strength(whole)} A bus in fewer hexagons loses less, {eps(cell)} for each."
+        f" {factor(whole / NANO)}{strength} A bus in fewer hexagons loses less, {eps(cell)} for each."
     )
-
-
-def _strength(whole: int) -> str:
-    if whole > _WEAK * NANO:
-        return (
-            ", which excludes nothing: the protection comes from the bound for one hexagon, and what shows in many"
-            " hexagons at once may not be hidden at all."
-        )
-    return f": at most {certainty(whole / NANO)} sure of anything about the bus in it."
 
 
 def _over(policy: Policy, keys: ContinualKeys, loss: DayLoss, days: int) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hatcast.agents.cli.options import FILE, PATH
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.demo.defaults import TOPIC_NAMES
+from hatcast.agents.demo.defaults import TOPICS
 from hatcast.agents.demo.embedded import Addresses, Services
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -73,10 +73,11 @@ def command(*, files: tuple[Path, ...], feed_format: FormatChoice | None, as_jso
     if given["keep"] and not files:
         raise click.UsageError("--keep is for recordings: the synthetic city, and its map, run until Ctrl-C")
     # Ctrl-C ends the command silently until the demo's event loop handles it. The services start during the imports.
-    with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
+    with suppress(KeyboardInterrupt), Services(TOPICS.names) as services:
         from hatcast.agents.demo.defaults import demo_settings
         from hatcast.agents.demo.rendering import Json, Lines, Screen
-        from hatcast.agents.demo.run import DemoOptions, run_demo
+        from hatcast.agents.demo.run import run_demo
+        from hatcast.agents.demo.state import DemoOptions
 
         console = Console()
         live = console.is_terminal and not console.is_dumb_terminal

@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,15 +20,15 @@ from hatcast.agents.cli.options import (
 )
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.device.closing import ReadingFilter
 from hatcast.agents.device.run import DeviceOptions, DeviceSummary, run_city, run_live, run_recording
-from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
+from hatcast.agents.device.sources import fleet_filter, read_lines, single_vehicle_filter, vehicles_in
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import replay_pace
 from hatcast.agents.sources.synthetic import CityOptions
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
-from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.readings.vehicles import canonical_vehicle
 
@@ -181,8 +180,8 @@ def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, sto
         return run_live(settings, arrived, accepts, options, stop)
 
 
-def _filter(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
-    return SingleVehicleFilter(source) if vehicle is None else FleetFilter(frozenset((vehicle,)))
+def _filter(vehicle: str | None, source: str) -> ReadingFilter:
+    return single_vehicle_filter(source) if vehicle is None else fleet_filter(frozenset((vehicle,)))
 
 
 def _recorded(
@@ -202,7 +201,7 @@ def _recorded(
                 raise HatcastError(f"{', '.join(files)} has no reading of this vehicle: correct --vehicle")
             return summary
         fleet = _fleet(recording, given["vehicles"], given["fleet"])
-        return run_recording(settings, recording, FleetFilter(fleet), options, pace, heartbeats=True)
+        return run_recording(settings, recording, fleet_filter(fleet), options, pace, heartbeats=True)
 
 
 def _fleet(recording: Recording, listed: frozenset[str] | None, number: int | None) -> frozenset[str]:

@@ -44,7 +44,6 @@ def statement(what: str, settings: Settings, today: str) -> str:
 
 
 def _flags(settings: Settings) -> set[str]:
-    """Return the flags of the lines that apply to a policy."""
     policy, method = settings.policy, settings.policy.method
     flags = {
         policy.relation.value: True,

@@ -175,7 +175,6 @@ def load_settings(
 
 
 def _toml_problem(error: Exception) -> str:
-    """Describe an error of tomllib in one line."""
     if isinstance(error, tomllib.TOMLDecodeError):
         return str(error)
     return "brackets are nested too deeply" if isinstance(error, RecursionError) else "a number has thousands of digits"

@@ -67,18 +67,10 @@ def _origin(text: str) -> str | None:
 
 
 REGISTRY_SUFFIX: Final = ".hatcast"
-_NAMED: Final = (
-    "telemetry",
-    "means",
-    "queries",
-    "budget",
-    "estimates",
-    "running",
-    "dead_letters",
-    "reports",
-    "clusters",
-    "cluster_answers",
-)  # topics, by their keys
+_NAMED: Final = (  # topics, by their keys
+    *("telemetry", "means", "queries", "budget", "estimates", "running", "dead_letters"),
+    *("reports", "clusters", "cluster_answers"),
+)
 _NAME_MAX: Final = 249  # Kafka's own limit
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -15,19 +15,6 @@ from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.units import DAY_MS
 
 TOPICS: Final = TopicsTable(telemetry_retention="none")
-TOPIC_NAMES: Final = (
-    TOPICS.telemetry,
-    TOPICS.means,
-    TOPICS.queries,
-    TOPICS.budget,
-    TOPICS.estimates,
-    TOPICS.running,
-    TOPICS.dead_letters,
-    TOPICS.registry,
-    TOPICS.reports,
-    TOPICS.clusters,
-    TOPICS.cluster_answers,
-)
 VEHICLES: Final = 300  # in the synthetic city
 SPEEDUP: Final = 600.0  # an hour in 6 s
 HYBRID_VEHICLES: Final = 600  # devices need company: the noise of one is wider than all speeds

@@ -33,7 +33,7 @@ from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.state import Began, Ended, Failed, FeedJob, FeedMessage, Note
 from hatcast.agents.device.closing import RecordedRun
 from hatcast.agents.device.run import FAR_MS, Device, DeviceOptions, as_records, open_device
-from hatcast.agents.device.sources import FleetFilter, vehicles_in
+from hatcast.agents.device.sources import fleet_filter, vehicles_in
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
@@ -52,7 +52,6 @@ from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FormatChoice, Recorded
-from hatcast.stream.readings.recording import Recording
 from hatcast.stream.readings.vehicles import PARTITIONERS
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
 
@@ -78,7 +77,7 @@ class Fleet:
 
     def __init__(self, device: Device, vehicles: frozenset[str], pace: Pace) -> None:
         self._device = device
-        self._accepts = FleetFilter(vehicles)
+        self._accepts = fleet_filter(vehicles)
         self._run = RecordedRun(device.means, device.reporter, device.outbox, pace)
 
     def pass_on(self, passed: Iterable[tuple[int, Recorded | None]]) -> Iterator[tuple[int, Recorded | None]]:
@@ -186,7 +185,10 @@ def _send_files(settings: Settings, job: FeedJob, redis: SyncRedis, stop: thread
             finished = send_recording(recording, plan, producer, pace, with_end=True, listener=listener)
         else:
             with open_fleet(settings, groups.devices, pace, _folder()) as fleet:
-                finished = _send_both(recording, plan, producer, fleet, pace)
+                passed = fleet.pass_on(plan.with_heartbeats(recording))
+                finished = producer.send_all(plan.messages_of(passed), pace)
+                finished = finished and fleet.end(plan.end_ms(), _note) and producer.send_all(plan.end(), pace)
+                producer.finish()
         if not finished:
             return
     if producer.records and plan.undecodable == producer.records and not groups.devices:
@@ -199,15 +201,6 @@ def _send_files(settings: Settings, job: FeedJob, redis: SyncRedis, stop: thread
             arrived_before_1970=plan.arrived_before_1970,
         )
     )
-
-
-def _send_both(recording: Recording, plan: Replay, producer: RecordedProducer, fleet: Fleet, pace: Pace) -> bool:
-    """Send a recording as telemetry and as reports of devices; return False if stopped before its end."""
-    passed = plan.with_heartbeats(recording)
-    finished = producer.send_all(plan.messages_of(fleet.pass_on(passed)), pace)
-    finished = finished and fleet.end(plan.end_ms(), _note) and producer.send_all(plan.end(), pace)
-    producer.finish()
-    return finished
 
 
 @dataclass(frozen=True, slots=True)

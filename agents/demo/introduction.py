@@ -22,7 +22,7 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
     real = (
         "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
-        + (", its noise too: publish nothing of it" if state.origin.files else "")
+        + (", its noise too: publish nothing of it" if state.options.files else "")
     )
     what, budget = _what(policy)
     yield "map", f"{state.map_url} in a browser"
@@ -130,11 +130,11 @@ def _source(state: DemoState, began: Began) -> tuple[str, str]:
     pace = f"{began.speedup:,.0f} times the recorded pace" if began.speedup else "as fast as possible"
     if 0 < began.speedup <= 3600:
         pace = f"an hour in {3600 / began.speedup:.2g} s"
-    if not state.origin.files:
+    if not state.options.files:
         buses = VEHICLES if began.trusting is None else began.trusting + (began.devices or 0)
         return "made up", f"the city and its {buses} buses; {pace}"
     times = ""
     if began.last_ms is not None:
         first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (began.first_ms, began.last_ms))
         times = f", {first} to {last} {state.policy.timezone}"
-    return "recorded", f"{state.origin.name}: {began.records or 0:,} records{times}; {pace}"
+    return "recorded", f"{state.options.name}: {began.records or 0:,} records{times}; {pace}"

@@ -74,7 +74,12 @@ class OutputReader:
         if topic == self._topics.budget:
             state.add_budget(BUDGET.decode(value))
         elif topic == self._topics.estimates:
-            _apply_estimate(ESTIMATE.decode(value), state, listener)
+            estimate = ESTIMATE.decode(value)
+            is_first = estimate.stage == "settled" and estimate.date not in state.settled_dates
+            if state.add_estimate(estimate):
+                listener.estimate(estimate, state)
+            if is_first and state.policy.method.settles_days:
+                listener.settled(estimate.date, state)
         elif topic == self._topics.running:
             state.add_running(RUNNING.decode(value))
         elif topic == self._topics.queries:
@@ -85,14 +90,6 @@ class OutputReader:
             release = RELEASE.decode(value)
             if state.add(release):
                 listener.release(release, value, state)
-
-
-def _apply_estimate(estimate: EstimateRecord, state: DemoState, listener: RecordListener) -> None:
-    is_first = estimate.stage == "settled" and estimate.date not in state.settled_dates
-    if state.add_estimate(estimate):
-        listener.estimate(estimate, state)
-    if is_first and state.policy.method.settles_days:
-        listener.settled(estimate.date, state)
 
 
 class StoredState:

@@ -3,14 +3,12 @@
 import asyncio
 import importlib
 import logging
-import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,75 +18,23 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import cancel_all, monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.config.tables import Address, DisplayTable
-from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
+from hatcast.agents.config.tables import Address
+from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.observer import Ends, OutputReader, StoredState, source_ends
 from hatcast.agents.demo.rendering import DemoView
-from hatcast.agents.demo.state import Began, DemoState, Ended, Failed, FeedJob, FeedMessage, Note, Origin
+from hatcast.agents.demo.state import Began, DemoOptions, DemoState, Ended, Failed, FeedMessage, Note
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
-from hatcast.agents.sources.synthetic import chance_of, write_timetable
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.readings.formats import FormatChoice
 
 log = structlog.get_logger()
 
 _POLL_S: Final = 0.25
 _FEED_STOP_S: Final = 3.0
 _WORKER_STOP_S: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """Options of the user; see `FeedJob` for those of the feed."""
-
-    config: Path | None = None
-    files: Sequence[Path] = ()
-    format: FormatChoice | None = None
-    speedup: float | None = None
-    seconds: float | None = None  # time limit; None: until Ctrl-C or the end of the recording
-    port: int | None = None  # of the map; None: `MAP_PORT`, or any free port if that is in use
-    hybrid: bool = False  # the policy has to take reports of devices
-    share: float | None = None  # share of the vehicles that trust the operator; None: `SHARE`
-    keep: bool = False  # keep the map after the end of the recording, until Ctrl-C or the time limit
-    gtfs: Path | None = None  # timetable that the map draws, and of the tracker of recordings
-    basemap: Path | None = None  # PMTiles archive that the map draws
-    seed: int = field(default_factory=lambda: secrets.randbits(32))  # of a synthetic city
-
-    def timetable(self, folder: Path) -> Path | None:
-        """Return the timetable of the demo's own policy: of a synthetic city its own, which is written."""
-        if self.files:
-            return self.gtfs
-        path = folder / "timetable.zip"
-        write_timetable(path, chance_of(self.seed))
-        return path
-
-    @property
-    def display(self) -> DisplayTable:
-        """Settings of the map."""
-        gtfs, basemap = (None if path is None else str(path) for path in (self.gtfs, self.basemap))
-        return msgspec.structs.replace(MAP, gtfs=gtfs, basemap=basemap)
-
-    @property
-    def origin(self) -> Origin:
-        """Source of the readings and of the policy."""
-        return Origin(self.files, self.format, self.config)
-
-    def job(self, addresses: Addresses) -> FeedJob:
-        """Return the job for the feed."""
-        return FeedJob(
-            addresses=addresses,
-            config=None if self.config is None else str(self.config),
-            files=tuple(map(str, self.files)),
-            format=self.format,
-            speedup=self.speedup,
-            hybrid=self.hybrid,
-            share=SHARE if self.share is None else self.share,
-            seed=self.seed,
-        )
 
 
 def run_demo(services: Services, options: DemoOptions, view: DemoView) -> None:
@@ -165,7 +111,7 @@ class _Demo:
         """Run the map and all the rest; return the last state on display."""
         live_map, address = await self._open_map()
         policy = self._settings.policy
-        state = DemoState(policy, Calendar(policy), self._options.origin, f"http://{address}/")
+        state = DemoState(policy, Calendar(policy), self._options, f"http://{address}/")
         try:
             await self._run_with(feed, live_map, state)
         finally:
@@ -206,7 +152,6 @@ class _Demo:
             await stored.close()
 
     async def _run_worker(self) -> None:
-        """Run the worker of `hatcast worker`."""
         # The imports take seconds: an unreadable file is reported before them.
         if self._options.files:
             await self._feed_started.wait()

@@ -1,5 +1,6 @@
-"""State that the demo displays, and the messages from its feed process: one JSON object per line."""
+"""Options of the demo, the state that it displays, and the messages from its feed process: one JSON object per line."""
 
+import secrets
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,10 @@ from typing import Final
 
 import msgspec
 
+from hatcast.agents.config.tables import DisplayTable
+from hatcast.agents.demo.defaults import MAP, SHARE
 from hatcast.agents.demo.embedded import Addresses
+from hatcast.agents.sources.synthetic import chance_of, write_timetable
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice
@@ -70,18 +74,54 @@ _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Source of the readings, and of the policy."""
+class DemoOptions:
+    """Options of the user; see `FeedJob` for those of the feed."""
 
+    config: Path | None = None  # hatcast.toml with the policy; None: the demo's own policy
     files: Sequence[Path] = ()  # recordings; empty: the synthetic city
     format: FormatChoice | None = None  # of the recordings
-    config: Path | None = None  # hatcast.toml with the policy; None: the demo's own policy
+    speedup: float | None = None
+    seconds: float | None = None  # time limit; None: until Ctrl-C or the end of the recording
+    port: int | None = None  # of the map; None: `MAP_PORT`, or any free port if that is in use
+    hybrid: bool = False  # the policy has to take reports of devices
+    share: float | None = None  # share of the vehicles that trust the operator; None: `SHARE`
+    keep: bool = False  # keep the map after the end of the recording, until Ctrl-C or the time limit
+    gtfs: Path | None = None  # timetable that the map draws, and of the tracker of recordings
+    basemap: Path | None = None  # PMTiles archive that the map draws
+    seed: int = field(default_factory=lambda: secrets.randbits(32))  # of a synthetic city
+
+    def timetable(self, folder: Path) -> Path | None:
+        """Return the timetable of the demo's own policy: of a synthetic city its own, which is written."""
+        if self.files:
+            return self.gtfs
+        path = folder / "timetable.zip"
+        write_timetable(path, chance_of(self.seed))
+        return path
+
+    @property
+    def display(self) -> DisplayTable:
+        """Settings of the map."""
+        gtfs, basemap = (None if path is None else str(path) for path in (self.gtfs, self.basemap))
+        return msgspec.structs.replace(MAP, gtfs=gtfs, basemap=basemap)
 
     @property
     def name(self) -> str:
         """Names of the recordings, shortened if there are many."""
         names = [file.name for file in self.files]
         return ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} files, {names[0]} to {names[-1]}"
+
+    def job(self, addresses: Addresses) -> FeedJob:
+        """Return the job for the feed."""
+        return FeedJob(
+            addresses=addresses,
+            config=None if self.config is None else str(self.config),
+            files=tuple(map(str, self.files)),
+            format=self.format,
+            speedup=self.speedup,
+            hybrid=self.hybrid,
+            share=SHARE if self.share is None else self.share,
+            seed=self.seed,
+        )
 
 
 @dataclass(slots=True)
@@ -90,7 +130,7 @@ class DemoState:
 
     policy: Policy
     calendar: Calendar
-    origin: Origin  # source of the readings and of the policy
+    options: DemoOptions
     map_url: str  # URL of the live map
     began: Began | None = None  # source and pace of the feed; None: it has not started
     watermark_ms: int | None = None  # minimum of the partitions (ms UTC)

@@ -12,27 +12,27 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from hatcast.agents.demo.state import DemoState, Origin
+from hatcast.agents.demo.state import DemoOptions, DemoState
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BudgetRecord, EstimateRecord, NormalRecord, QueryRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.records.fields import Status
 
 
-def next_steps(origin: Origin, policy: Policy) -> Iterator[str]:
+def next_steps(options: DemoOptions, policy: Policy) -> Iterator[str]:
     """Yield the next commands, each on its own line below a line with its purpose."""
     program = own_program()
     yield "next"
-    if origin.files:
+    if options.files:
         # A policy that takes reports needs them in a file: the command has a policy of readings alone instead.
-        config = None if policy.takes_reports else origin.config
+        config = None if policy.takes_reports else options.config
         yield "  the noise of this run is thrown away, and a run with new noise says more of each bus. To keep it, in a"
         yield "  ledger that draws and charges a mean once, and to have its map as a file:"
-        yield from (f"    {command}" for command in _batch(program, origin, config, policy.timezone))
+        yield from (f"    {command}" for command in _batch(program, options, config, policy.timezone))
     if policy.takes_reports:
         yield "  a device of your own:"
         yield f"    {program} device --help"
-    if not origin.files:
+    if not options.files:
         yield "  recordings of your own:"
         yield f"    {program} demo --help"
     yield "  a pipeline with your own Kafka and Redis:"
@@ -50,14 +50,16 @@ def own_program() -> str:
     return shlex.quote(os.path.abspath(own))  # noqa: PTH100 - resolve() would follow links out of an environment
 
 
-def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> tuple[str, str]:
+def _batch(program: str, options: DemoOptions, config: Path | None, timezone: str) -> tuple[str, str]:
     """Return the command that releases the recordings privately into a new ledger file, and that of its map.
 
     config   None: it also writes a configuration
     """
-    name = _free_name()
-    files = " ".join(shlex.quote(str(file)) for file in origin.files)
-    chosen = "" if origin.format is None else shlex.join(origin.format.words)
+    names = (f"demo{number}" if number > 1 else "demo" for number in count(1))
+    kinds = ("toml", "ledger", "html")
+    name = next(each for each in names if not any(Path(f"{each}.{kind}").exists() for kind in kinds))
+    files = " ".join(shlex.quote(str(file)) for file in options.files)
+    chosen = "" if options.format is None else shlex.join(options.format.words)
     prepare = ""
     if config is None:
         config = Path(f"{name}.toml")
@@ -66,14 +68,6 @@ def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> 
     return (
         f"{prepare}{program} batch {files} {chosen} {given} --ledger {name}.ledger",
         f"{program} map {name}.ledger {given} -o {name}.html",
-    )
-
-
-def _free_name() -> str:
-    """Return a name for which no configuration, ledger or map exists in this folder."""
-    names = (f"demo{number}" if number > 1 else "demo" for number in count(1))
-    return next(
-        name for name in names if not any(Path(f"{name}.{kind}").exists() for kind in ("toml", "ledger", "html"))
     )
 
 
@@ -135,11 +129,11 @@ def outcome_line(outcomes: Mapping[str, int]) -> str:
     return f"{sum(outcomes.values()):,}: {', '.join(parts)}" if parts else "none yet"
 
 
-def mean(release: ReleaseRecord, plus_minus: str = "±") -> str:
+def mean(release: ReleaseRecord) -> str:
     """Return a mean as `21.3 ± 1.6`, or the reason that there is none."""
     if release.mean is None or release.noise is None:
         return "budget spent" if Status(release.status) is Status.BUDGET_EXHAUSTED else release.status
-    return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
+    return f"{release.mean:.1f} ± {spread(release):.1f}"
 
 
 def spread(release: ReleaseRecord) -> float:
@@ -175,12 +169,12 @@ def running_name(policy: Policy, name: str) -> str:
     return name if keys is None else _WINDOWS.get(keys.window, name)
 
 
-def running(record: RunningRecord | None, plus_minus: str = "±") -> str:
+def running(record: RunningRecord | None) -> str:
     """Return a running mean as `31.2 ± 1.6`; "" without a number."""
     if record is None or record.mean is None:
         return ""
     half = _wider_side(record.mean.value, record.mean.interval95)
-    return f"{record.mean.value:.1f} {plus_minus} {half:.1f}"
+    return f"{record.mean.value:.1f} ± {half:.1f}"
 
 
 def day(text: str) -> str:
@@ -188,13 +182,13 @@ def day(text: str) -> str:
     return f"{date.fromisoformat(text):%d %b}"
 
 
-def answer(answered: QueryRecord, plus_minus: str = "±") -> str:
+def answer(answered: QueryRecord) -> str:
     """Return an answer as `21.3 ± 1.6 km/h`, or the reason that there is none."""
     if answered.mean is None:
         reason = "budget spent" if Status(answered.status) is Status.BUDGET_EXHAUSTED else answered.status
         return f"{reason}: {answered.reason.replace('_', ' ')}" if answered.reason else reason
     half = _wider_side(answered.mean, answered.interval95)
-    return f"{answered.mean:.1f} {plus_minus} {half:.1f} {answered.unit}"
+    return f"{answered.mean:.1f} ± {half:.1f} {answered.unit}"
 
 
 def period(answered: QueryRecord) -> str:
@@ -268,4 +262,4 @@ def summary(state: DemoState, seconds: float) -> Iterator[str]:
     if isinstance(state.policy.method, TrackerKeys):
         limit = state.policy.daily_limit
         yield f"days add up: at most {limit:g} a day is at most {_MONTH * limit:g} in {_MONTH} days"
-    yield from next_steps(state.origin, state.policy)
+    yield from next_steps(state.options, state.policy)

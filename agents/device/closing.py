@@ -24,6 +24,7 @@ _POLL_S: Final = 0.5
 _BATCH: Final = 1_000  # readings between two checks of the clock
 
 Arrived = tuple[int, Reading] | None  # (arrival in ms UTC, reading); None: the source has ended
+ReadingFilter = Callable[[Reading], bool]  # returns whether a reading is of these devices
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class LiveRun:
     def run(
         self,
         source: "queue.Queue[Arrived]",
-        accepts: Callable[[Reading], bool],
+        accepts: ReadingFilter,
         stop: threading.Event,
         *,
         with_end: bool,
@@ -63,7 +64,7 @@ class LiveRun:
                 return True
         return False
 
-    def _read(self, source: "queue.Queue[Arrived]", accepts: Callable[[Reading], bool]) -> bool:
+    def _read(self, source: "queue.Queue[Arrived]", accepts: ReadingFilter) -> bool:
         """Fold the readings that have arrived; return True if the source has ended."""
         try:
             arrived = source.get(timeout=_POLL_S)
@@ -108,7 +109,7 @@ class RecordedRun:
         self,
         passage: RecordingPass,
         records: Iterable[tuple[int, Recorded]],
-        accepts: Callable[[Reading], bool],
+        accepts: ReadingFilter,
         *,
         heartbeats: bool,
         say: Callable[[int, int], object],
@@ -116,7 +117,6 @@ class RecordedRun:
         """Process all records; return False if stopped before their end.
 
         records     (arrival, record) in order of arrival, of all vehicles: they set the recorded time
-        accepts     returns whether a reading is of these devices
         heartbeats  send heartbeat records to the topic: only for a fleet, the only time source of its recording. An
                     untrusted device must not advance the watermarks of others
         """
@@ -130,9 +130,7 @@ class RecordedRun:
                 say(seen, timestamp)
         return True
 
-    def take(
-        self, timestamp: int, recorded: Recorded | None, accepts: Callable[[Reading], bool], *, heartbeats: bool
-    ) -> bool:
+    def take(self, timestamp: int, recorded: Recorded | None, accepts: ReadingFilter, *, heartbeats: bool) -> bool:
         """Wait for a record of the pass, report the slots due before it, and fold it; return False if stopped before.
 
         recorded   None: a heartbeat record

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,12 +12,12 @@ import msgspec
 
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.device.closing import Arrived, LiveRun, RecordedRun
+from hatcast.agents.device.closing import Arrived, LiveRun, ReadingFilter, RecordedRun
 from hatcast.agents.device.clusterings import AnswerTally, DeviceClusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter, Sign
-from hatcast.agents.device.sources import FleetFilter
+from hatcast.agents.device.sources import fleet_filter
 from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.client import confluent_options
@@ -74,8 +74,6 @@ class DeviceSummary(msgspec.Struct, frozen=True, kw_only=True):
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
 _POLL_S: Final = 0.2
 FAR_MS: Final = 1 << 60  # no limit ahead of now: the pace keeps a city from running ahead of the wall clock
-
-ReadingFilter = Callable[[Reading], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +210,7 @@ def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop
         run = RecordedRun(device.means, device.reporter, device.outbox, Pace(city.speedup, 0, stop))
         records = as_records(make_city(city, calendar).readings(start))
         run.run(
-            RecordingPass(settings.policy, calendar, FAR_MS), records, FleetFilter(None), heartbeats=True, say=bar.show
+            RecordingPass(settings.policy, calendar, FAR_MS), records, fleet_filter(None), heartbeats=True, say=bar.show
         )
         return device.summary(finished=True)
 

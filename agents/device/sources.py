@@ -13,7 +13,7 @@ import structlog
 from aiomqtt import Client, MqttError
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.device.closing import Arrived
+from hatcast.agents.device.closing import Arrived, ReadingFilter
 from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, read_secret, source_error, tls_context
 from hatcast.stream.errors import HatcastError
@@ -25,39 +25,32 @@ QUEUE_READINGS: Final = 10_000  # live readings; the source waits when the queue
 _LINE_BYTES: Final = 1 << 16
 
 
-class FleetFilter:
-    """Accepts the readings of some vehicles; None: of all."""
-
-    def __init__(self, vehicles: frozenset[str] | None) -> None:
-        """Args: `vehicles`, canonical ids."""
-        self._vehicles = vehicles
-
-    def __call__(self, reading: Reading) -> bool:
-        """Return whether the reading is of one of the vehicles."""
-        return self._vehicles is None or canonical_vehicle(reading.vehicle) in self._vehicles
+def fleet_filter(vehicles: frozenset[str] | None) -> ReadingFilter:
+    """Return a function that accepts the readings of some vehicles (canonical ids); None: of all."""
+    return lambda reading: vehicles is None or canonical_vehicle(reading.vehicle) in vehicles
 
 
-class SingleVehicleFilter:
-    """Accepts the readings of the first vehicle seen; raises an error for any other."""
+def single_vehicle_filter(source: str) -> ReadingFilter:
+    """Return a function that accepts the readings of the first vehicle seen; it raises HatcastError for any other.
 
-    def __init__(self, source: str) -> None:
-        """Args: `source`, its name in the error message."""
-        self._source = source
-        self._vehicle: str | None = None
+    source   its name in the error message
+    """
+    own: str | None = None
 
-    def __call__(self, reading: Reading) -> bool:
-        """Return whether the reading has a vehicle id. Raises HatcastError if it is another vehicle's."""
+    def accepts(reading: Reading) -> bool:
+        nonlocal own
         vehicle = canonical_vehicle(reading.vehicle)
         if vehicle is None:
             return False
-        if self._vehicle is None:
-            self._vehicle = vehicle
-        if vehicle != self._vehicle:
+        own = own or vehicle
+        if vehicle != own:
             raise HatcastError(
-                f"{self._source} has readings of several vehicles: name this device's with --vehicle, or run many"
-                " devices with --fleet"
+                f"{source} has readings of several vehicles: name this device's with --vehicle, or run many devices"
+                " with --fleet"
             )
         return True
+
+    return accepts
 
 
 def vehicles_in(records: Iterable[tuple[int, Recorded]]) -> set[str]:

@@ -131,7 +131,6 @@ def _source(path: Path, stack: ExitStack) -> Callable[[], BinaryIO]:
 
 
 def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterator[Recorded]:
-    """Open one file and yield its records."""
     with readable(name), reopen() as file:
         if container_of(head_of(file)) == "Parquet":
             yield from parquet_records(file, name, feed)

@@ -145,7 +145,6 @@ def _encoded_rows(
 
 
 def _values(column: "pa.Array") -> list[object]:
-    """Return a column's values as JSON types."""
     import pyarrow as pa
 
     kind = column.type

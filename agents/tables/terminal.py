@@ -165,7 +165,6 @@ def _with_estimate(line: Text, estimate: Shown, road: ShownNormal) -> Text:
 
 
 def _with_running_mean(line: Text, running: Shown) -> Text:
-    """Add a running mean: its name, the mean, and the number of slots in it."""
     line.append(f"{running.name}  ", style="magenta")
     if not isinstance(running.mean, ShownNormal):
         return line.append("no slot with a number", style="yellow")

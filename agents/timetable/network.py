@@ -130,7 +130,11 @@ def read_network(path: Path, tell: Tell = str) -> Network:
         served, visits = _served(tables, trips, shapeless, stops)
         lines = defaultdict[int, list[Sequence[Point]]](list)
         _add_shapes(tables, shapes, lines)
-        _add_hops(visits, places, lines)
+        for route, pairs in visits.items():  # straight from stop to stop
+            for a, b in sorted(pairs):
+                first, second = places[a], places[b]
+                if first is not None and second is not None and first != second:
+                    lines[route].append([_rounded(first), _rounded(second)])
     routes = [(number, *each) for number, each in enumerate(named.values())]
     network = Network(
         [TimetableRoute(name, long, colour, lines[number]) for number, name, long, colour in routes if lines[number]],
@@ -216,17 +220,6 @@ def _lines(points: Points) -> Iterator[tuple[int, list[Point]]]:
             yield int(points.number[start]), list(zip(lats[start:end], lngs[start:end], strict=True))
 
 
-def _add_hops(
-    hops: Mapping[int, set[tuple[int, int]]], places: Sequence[Point | None], lines: dict[int, list[Sequence[Point]]]
-) -> None:
-    """Add straight lines from stop to stop."""
-    for route, pairs in hops.items():
-        for a, b in sorted(pairs):
-            first, second = places[a], places[b]
-            if first is not None and second is not None and first != second:
-                lines[route].append([_rounded(first), _rounded(second)])
-
-
 def _rounded(place: Point) -> Point:
     return round(place[0], 5), round(place[1], 5)
 
@@ -261,7 +254,6 @@ def _near(stops: Sequence[_Served]) -> Iterable[list[_Served]]:
 
 
 def _distance_km(a: Point, b: Point) -> float:
-    """Return the distance of two near places."""
     return _KM_A_DEGREE * math.hypot(a[0] - b[0], (a[1] - b[1]) * math.cos(math.radians(a[0])))
 
 

@@ -6,7 +6,6 @@ shows data whatever epsilon is. So outputs modulo a small number are uniform too
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +18,7 @@ from hatcast.lab.audit.events import bound_of, table_of
 from hatcast.lab.audit.hats import Family, Neighbours, RandomNumbers
 from hatcast.lab.audit.search import TOLERANCE, search
 from hatcast.lab.audit.transcript import Integers, NoiseRequest, Recorder, Terms
-from hatcast.stream.mechanisms import Distances, Noise
+from hatcast.stream.mechanisms import Noise
 
 Floats = NDArray[np.float64]
 _BINS: Final = 40
@@ -84,7 +83,9 @@ def fit_of(outputs: Integers, value: int, terms: Terms, scale: float) -> Fit:
     scale   as the noise states it, which must be at least distance / epsilon for Laplace noise
     """
     law, noise = _Law(terms.l2_squared > 0, scale), outputs - value
-    return Fit(_bins(noise, law), _tails(noise, law), _residues(outputs) if scale >= _FINE else 1.0)
+    residues = np.bincount(outputs % _MODULUS, minlength=_MODULUS)
+    uniform = _chi_square(residues, np.full(_MODULUS, len(outputs) / _MODULUS)) if scale >= _FINE else 1.0
+    return Fit(_bins(noise, law), _tails(noise, law), uniform)
 
 
 def _bins(noise: Integers, law: _Law) -> float:
@@ -101,11 +102,6 @@ def _tails(noise: Integers, law: _Law) -> float:
     outside, probability = int((np.abs(noise) >= border).sum()), float(below + 1 - above)
     more = float(bdtrc(outside - 1, len(noise), probability)) if outside else 1.0
     return min(1.0, 2 * min(more, float(bdtr(outside, len(noise), probability))))
-
-
-def _residues(outputs: Integers) -> float:
-    observed = np.bincount(outputs % _MODULUS, minlength=_MODULUS)
-    return _chi_square(observed, np.full(_MODULUS, len(outputs) / _MODULUS))
 
 
 def _chi_square(observed: Integers, expected: Floats) -> float:
@@ -195,21 +191,8 @@ def _noise_problem(neighbours: Neighbours, effort: Effort, noise: Noise) -> str 
         if terms.l2_squared == 0 and request.scale < terms.l1 / terms.epsilon * (1 - TOLERANCE):
             return f"the noise states a scale of {request.scale:g}, less than distance / epsilon"
         for value in (int(request.values[0]), int(request.values[0]) + terms.l1):
-            fit = fit_of(_drawn(noise, terms, value, number), value, terms, request.scale)
+            drawn = terms.requested(noise, np.full(number, value, np.int64)).drawn
+            fit = fit_of(drawn, value, terms, request.scale)
             if fit.least < effort.error / (4 * _MOST_TERMS):
                 return f"the noise does not fit its distribution (p = {fit.least:.1e})"
     return None
-
-
-def _drawn(noise: Noise, terms: Terms, value: int, number: int) -> Integers:
-    """Return [number] draws of `value` with noise."""
-    if terms.kind == "laplace":
-        drawn: Sequence[int] = [noise.laplace(value, terms.l1, terms.epsilon).value for _ in range(number)]
-    elif terms.kind == "gaussian":
-        drawn = [noise.gaussian(value, terms.l1, terms.epsilon, terms.delta).value for _ in range(number)]
-    elif terms.l2_squared:
-        values = np.full(number, value, np.int64)
-        return noise.gaussian_many(values, Distances(terms.l1, terms.l2_squared), terms.epsilon, terms.delta).values
-    else:
-        return noise.laplace_many(np.full(number, value, np.int64), terms.l1, terms.epsilon).values
-    return np.array(drawn, np.int64)

@@ -162,8 +162,6 @@ def report_of(found: Sequence[Audited], samples: int, pairs: int) -> Report:
 
 
 def _table(found: Sequence[Audited], samples: int) -> Table:
-    """Return a table: a row for each part of each policy."""
-
     def rows() -> Iterator[tuple[str, ...]]:
         for each in found:
             for at, finding in enumerate(each.findings):

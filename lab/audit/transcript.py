@@ -7,6 +7,7 @@ epsilon shows data that nothing has paid for.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -42,6 +43,20 @@ class Terms:
     epsilon: float
     delta: float
 
+    def requested(self, noise: Noise, values: Integers) -> "NoiseRequest":
+        """Request this noise for values, of noise for one value each time."""
+        match self.kind:
+            case "laplace many":
+                return NoiseRequest(self, values, *noise.laplace_many(values, self.l1, self.epsilon))
+            case "gaussian many":
+                distances = Distances(self.l1, self.l2_squared)
+                return NoiseRequest(self, values, *noise.gaussian_many(values, distances, self.epsilon, self.delta))
+            case "laplace":
+                drawn = [noise.laplace(value, self.l1, self.epsilon) for value in values.tolist()]
+            case _:
+                drawn = [noise.gaussian(value, self.l1, self.epsilon, self.delta) for value in values.tolist()]
+        return NoiseRequest(self, values, np.array([each.value for each in drawn], np.int64), drawn[0].scale)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseRequest:
@@ -66,38 +81,44 @@ class SelectionDraw:
     position: int
 
 
+class _Noise(ABC):
+    """Noise whose requests are all answered in one place."""
+
+    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
+        """See `Noise.laplace`."""
+        return self._one(Terms("laplace", distance, 0, epsilon, 0.0), value)
+
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        """See `Noise.gaussian`."""
+        return self._one(Terms("gaussian", distance, distance**2, epsilon, delta), value)
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        """See `Noise.laplace_many`."""
+        return self._many(Terms("laplace " + _BATCH, distance, 0, epsilon, 0.0), values)
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        """See `Noise.gaussian_many`."""
+        return self._many(Terms("gaussian " + _BATCH, distances.l1, distances.l2_squared, epsilon, delta), values)
+
+    def _one(self, terms: Terms, value: int) -> Noisy:
+        found = self._answer(terms, np.array([value], np.int64))
+        return Noisy(int(found.drawn[0]), found.scale)
+
+    def _many(self, terms: Terms, values: Integers) -> NoisyVector:
+        found = self._answer(terms, values.astype(np.int64))
+        return NoisyVector(found.drawn.copy(), found.scale)
+
+    @abstractmethod
+    def _answer(self, terms: Terms, values: Integers) -> NoiseRequest: ...
+
+
 @dataclass
-class Recorder:
+class Recorder(_Noise):
     """Noise that records each request and its answer."""
 
     noise: Noise
     entries: list[NoiseRequest | SelectionDraw] = field(default_factory=list)
     chosen: int | None = None
-
-    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        """See `Noise.laplace`."""
-        noisy = self.noise.laplace(value, distance, epsilon)
-        self._keep(Terms("laplace", distance, 0, epsilon, 0.0), [value], [noisy.value], noisy.scale)
-        return noisy
-
-    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
-        """See `Noise.gaussian`."""
-        noisy = self.noise.gaussian(value, distance, epsilon, delta)
-        self._keep(Terms("gaussian", distance, distance**2, epsilon, delta), [value], [noisy.value], noisy.scale)
-        return noisy
-
-    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
-        """See `Noise.laplace_many`."""
-        noisy = self.noise.laplace_many(values, distance, epsilon)
-        self._keep(Terms("laplace " + _BATCH, distance, 0, epsilon, 0.0), values, noisy.values, noisy.scale)
-        return noisy
-
-    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
-        """See `Noise.gaussian_many`."""
-        noisy = self.noise.gaussian_many(values, distances, epsilon, delta)
-        terms = Terms("gaussian " + _BATCH, distances.l1, distances.l2_squared, epsilon, delta)
-        self._keep(terms, values, noisy.values, noisy.scale)
-        return noisy
 
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         """See `Noise.choose`."""
@@ -116,14 +137,14 @@ class Recorder:
         self.chosen = None
         return drawn
 
-    def _keep(
-        self, terms: Terms, values: Sequence[int] | Integers, drawn: Sequence[int] | Integers, scale: float
-    ) -> None:
-        self.entries.append(NoiseRequest(terms, np.array(values, np.int64), np.array(drawn, np.int64), scale))
+    def _answer(self, terms: Terms, values: Integers) -> NoiseRequest:
+        found = terms.requested(self.noise, values)
+        self.entries.append(found)
+        return found
 
 
 @dataclass
-class ReplayedNoise:
+class ReplayedNoise(_Noise):
     """Noise that repeats recorded answers, and keeps how far the noise is moved for that."""
 
     entries: Sequence[NoiseRequest | SelectionDraw]
@@ -134,27 +155,6 @@ class ReplayedNoise:
     log_ratio: float = 0.0
     selected: float = 0.0  # sum of the largest log ratios of selections whose candidates have the same weights
     rest: tuple[int, int] | None = None
-
-    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        """See `Noise.laplace`."""
-        found = self._answer(Terms("laplace", distance, 0, epsilon, 0.0), [value])
-        return Noisy(int(found.drawn[0]), found.scale)
-
-    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
-        """See `Noise.gaussian`."""
-        found = self._answer(Terms("gaussian", distance, distance**2, epsilon, delta), [value])
-        return Noisy(int(found.drawn[0]), found.scale)
-
-    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
-        """See `Noise.laplace_many`."""
-        found = self._answer(Terms("laplace " + _BATCH, distance, 0, epsilon, 0.0), values)
-        return NoisyVector(found.drawn.copy(), found.scale)
-
-    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
-        """See `Noise.gaussian_many`."""
-        terms = Terms("gaussian " + _BATCH, distances.l1, distances.l2_squared, epsilon, delta)
-        found = self._answer(terms, values)
-        return NoisyVector(found.drawn.copy(), found.scale)
 
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         """See `Noise.choose`."""
@@ -206,12 +206,12 @@ class ReplayedNoise:
         """The sum of the deltas of the requests whose numbers differ."""
         return math.fsum(terms.delta for (terms, _), moves in self.moved.items() if any(map(np.any, moves)))
 
-    def _answer(self, terms: Terms, values: Sequence[int] | Integers) -> NoiseRequest:
+    def _answer(self, terms: Terms, values: Integers) -> NoiseRequest:
         found = self._next()
         if not isinstance(found, NoiseRequest) or found.terms != terms or len(found.values) != len(values):
             raise Leak("a request of noise has another distance, epsilon or number of values")
         group = 0 if _BATCH in terms.kind else self.at
-        moved = np.array(values, np.int64) - found.values
+        moved = values - found.values
         if self.shift is not None:
             shift = self.shift[self.numbers : self.numbers + len(moved)]
             found, moved = replace(found, drawn=found.drawn + shift), moved - shift

@@ -151,8 +151,6 @@ def _plan_json(plan: TrackerPlan, plans: Plans) -> dict[str, Any]:
 
 
 def _table(plans: Plans, title: str, unit: str) -> Table:
-    """Return a table: a row for each total."""
-
     def cell(expected: float) -> str:
         return f"{expected:.2f}{' ' if plans.is_worth_having(expected) else _UNWORTHY}"
 
@@ -217,7 +215,6 @@ def keys_json(keys: TrackerKeys) -> dict[str, str | float]:
 
 
 def _plot(plans: Plans, title: str, unit: str, path: Path) -> None:
-    """Plot error against total, with the constant's line."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     totals = [plan.total for plan in plans.plans]

@@ -65,12 +65,6 @@ class Resolution:
         """Share of busy cells among the cells with a reading."""
         return self.busy_cells / self.cells
 
-    def dropped_shares(self) -> dict[int, float]:
-        """Return the share that K at the median, 95 % quantile and maximum of HATs per user-day would drop, by K."""
-        summary = summarize(self.hats_per_user_day)
-        caps = (summary.median, summary.p95, summary.maximum)
-        return {cap: dropped_share(self.hats_per_user_day, cap) for cap in caps}
-
 
 def summarize(histogram: Histogram) -> IntegerSummary:
     """Return the summary. Raises ValueError for an empty histogram."""

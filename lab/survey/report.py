@@ -103,7 +103,6 @@ def selection_report(chosen: CellSelection, policy: Policy, users: Fraction, day
 
 
 def _table(survey: Survey, policy: Policy, users: Fraction) -> Table:
-    """Return a table with a column per resolution."""
     columns = [_column(each, policy.max_hats_per_day) for each in survey.resolutions]
     return table(
         "Recordings as HATs, by H3 resolution. Not private",
@@ -187,9 +186,8 @@ def _caption(survey: Survey, policy: Policy, users: Fraction) -> str:
 
 
 def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
-    drops = each.dropped_shares() | {
-        policy.max_hats_per_day: dropped_share(each.hats_per_user_day, policy.max_hats_per_day)
-    }
+    hats = summarize(each.hats_per_user_day)
+    caps = sorted({hats.median, hats.p95, hats.maximum, policy.max_hats_per_day})
     return {
         "cells": each.cells,
         "cell_slots": each.cell_slots,
@@ -207,7 +205,7 @@ def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
             for slot, of in each.by_slot.items()
         },
         "means_at_bound": round(each.bound_share, 6),
-        "dropped_by_cap": {str(cap): round(share, 6) for cap, share in sorted(drops.items())},
+        "dropped_by_cap": {str(cap): round(dropped_share(each.hats_per_user_day, cap), 6) for cap in caps},
     }
 
 

@@ -14,10 +14,11 @@ import pytest
 import redis
 from confluent_kafka import Producer
 
-from hatcast.agents.demo.defaults import TOPIC_NAMES, TOPICS
+from hatcast.agents.demo.defaults import TOPICS
 from hatcast.agents.demo.embedded import PARTITIONS, Services
 from hatcast.agents.demo.rendering import Lines
-from hatcast.agents.demo.run import DemoOptions, run_demo
+from hatcast.agents.demo.run import run_demo
+from hatcast.agents.demo.state import DemoOptions
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError
 from tests.integration.demonstrating import (
@@ -261,7 +262,7 @@ def test_a_bad_recording_is_one_clear_line(
 
 
 def test_a_gap_in_the_log_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    with Services(TOPIC_NAMES) as services:
+    with Services(TOPICS.names) as services:
         addresses = services.wait()
         with redis.Redis.from_url(addresses.redis) as client:
             client.hset(PartitionKeys("demo", 0).state, "offset", "0")

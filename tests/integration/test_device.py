@@ -28,7 +28,7 @@ from hatcast.agents.device.closing import Arrived, LiveRun
 from hatcast.agents.device.fold import OwnMeans
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.sources import MqttTopic, SingleVehicleFilter, mqtt_readings
+from hatcast.agents.device.sources import MqttTopic, mqtt_readings, single_vehicle_filter
 from hatcast.agents.device.store import open_store
 from hatcast.stream.hybrid import DeviceReport, accepts, decode_report
 from hatcast.stream.hybrid.reports import parse_report_keys
@@ -255,7 +255,7 @@ def test_a_live_device_reports_its_slot_by_its_clock_and_ticks_nobody(
         Outbox({"bootstrap.servers": device.kafka.bootstrap_servers}, device.topic, 4, store, live=clock) as outbox,
     ):
         present = LiveRun(OwnMeans(rules), Reporter(rules, store, Scripted([7])), outbox, clock)
-        assert present.run(source, SingleVehicleFilter("the test"), threading.Event(), with_end=True)
+        assert present.run(source, single_vehicle_filter("the test"), threading.Event(), with_end=True)
         assert outbox.finish(60.0)
         assert (present.readings, outbox.sent, store.unsent()) == (60, 1, [])
     reports, ticks = device.records()

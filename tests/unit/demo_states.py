@@ -11,7 +11,7 @@ from rich.console import Console
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.rendering import page
-from hatcast.agents.demo.state import Began, DemoState, Origin
+from hatcast.agents.demo.state import Began, DemoOptions, DemoState
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import (
@@ -44,8 +44,8 @@ def state(*files: str, **policy_tables: Any) -> DemoState:
     table = demo_policy(None) | {"running": []} | (policy_tables or PLAIN)
     policy = parse_settings({"policy": table}, Path(), {}).policy
     began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
-    origin = Origin(tuple(map(Path, files)), FormatChoice("jsonl") if files else None)
-    return DemoState(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
+    options = DemoOptions(files=tuple(map(Path, files)), format=FormatChoice("jsonl") if files else None)
+    return DemoState(policy, Calendar(policy), options, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
 
 def golden(kind: str, name: str) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from hatcast.agents.demo.defaults import demo_settings
 from hatcast.agents.demo.embedded import Addresses
-from hatcast.agents.demo.run import DemoOptions
+from hatcast.agents.demo.state import DemoOptions
 from hatcast.agents.sources.synthetic import (
     CENTRE,
     PAST_MS,

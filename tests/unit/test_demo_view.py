@@ -208,8 +208,8 @@ def test_releases_of_a_slot_are_in_the_order_of_their_hexagons() -> None:
 
 
 def test_many_recordings_are_named_by_the_first_and_the_last() -> None:
-    assert state("a/one.csv", "b/two.csv").origin.name == "one.csv, two.csv"
-    assert state(*(f"{day}.csv" for day in range(9))).origin.name == "9 files, 0.csv to 8.csv"
+    assert state("a/one.csv", "b/two.csv").options.name == "one.csv, two.csv"
+    assert state(*(f"{day}.csv" for day in range(9))).options.name == "9 files, 0.csv to 8.csv"
 
 
 def test_a_query_of_a_settlement_is_no_hat() -> None:

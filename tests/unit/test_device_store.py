@@ -22,7 +22,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.sources import FleetFilter, MqttTopic, SingleVehicleFilter, read_lines, vehicles_in
+from hatcast.agents.device.sources import MqttTopic, fleet_filter, read_lines, single_vehicle_filter, vehicles_in
 from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.stream.errors import HatcastError
@@ -279,7 +279,7 @@ def test_the_help_says_what_is_hidden_and_what_is_not() -> None:
 
 
 def test_readings_of_one_vehicle_are_taken_and_a_second_one_is_refused() -> None:
-    own = SingleVehicleFilter("standard input")
+    own = single_vehicle_filter("standard input")
     assert own(Reading(" bus ", NOON, 1.0, 2.0, 3.0))
     assert own(Reading("bus", NOON, 1.0, 2.0, 3.0))
     assert not own(Reading("", NOON, 1.0, 2.0, 3.0))
@@ -288,7 +288,7 @@ def test_readings_of_one_vehicle_are_taken_and_a_second_one_is_refused() -> None
 
 
 def test_a_fleet_takes_its_vehicles_however_their_ids_are_written() -> None:
-    fleet = FleetFilter(frozenset(("bus",)))
+    fleet = fleet_filter(frozenset(("bus",)))
     assert [fleet(Reading(sent, NOON, 1.0, 2.0, 3.0)) for sent in ("bus", "bus ", "other", "")] == [
         True,
         True,

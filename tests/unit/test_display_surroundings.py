@@ -18,7 +18,7 @@ from hatcast.agents.cli import hatcast
 from hatcast.agents.config.tables import DisplayTable, display_settings
 from hatcast.agents.demo.defaults import demo_settings
 from hatcast.agents.demo.embedded import Addresses
-from hatcast.agents.demo.run import DemoOptions
+from hatcast.agents.demo.state import DemoOptions
 from hatcast.agents.map.surroundings import BadBasemap, Surroundings, read_basemap, read_surroundings
 from hatcast.stream.errors import HatcastError
 from tests.displaying import feed, release, served

@@ -150,7 +150,6 @@ def mean_errors(run: PlannedRun, users: UsersBySlot, bound: float) -> Floats:
 
 
 def _factor(mechanism: Mechanism) -> float:
-    """Return `Candidate.factor`."""
     setting = mechanism.setting
     alone = ContinualKind.LAPLACE if setting.noise is NoiseKind.LAPLACE else ContinualKind.GAUSSIAN
     one = KINDS[alone](replace(setting, slots=1, max_slots=1, min_separation=1, branching=None, buffers=None))

@@ -90,7 +90,6 @@ def report_of(plan: ContinualPlan, inputs: PlanInputs, unit: str) -> Report:
 
 
 def _table(plan: ContinualPlan, title: str, unit: str) -> Table:
-    """Return a table with a row for each kind."""
     errors = ("mean\nrms", "mean\nmax", "factor", "sum\nrms", "sum\nmax", "bytes")
     return table(
         title,
@@ -247,7 +246,6 @@ def keys_of(plan: ContinualPlan) -> dict[str, str | int]:
 
 
 def _plot(plan: ContinualPlan, title: str, unit: str, path: Path) -> None:
-    """Plot the error of the running mean against the slot."""
     with open_axes(path, fill(title, _TITLE_WIDTH)) as axes:
         for each in plan.candidates:
             run = run_of(KINDS[each.kind](each.setting), plan.users)
