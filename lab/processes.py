@@ -1,4 +1,4 @@
-"""Run a function on several inputs at once, in processes of their own, which report their steps."""
+"""Run several tasks at once, in processes of their own, which report their steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -7,7 +7,6 @@ from multiprocessing import get_context
 from os import sched_getaffinity
 from typing import Final, TypeVar
 
-Task = TypeVar("Task")
 Result = TypeVar("Result")
 Report = Callable[[int], None]
 
@@ -26,25 +25,25 @@ def _report_to(report: Report) -> None:
 
 
 def in_processes(
-    function: Callable[[Task], Result], tasks: Sequence[Task], stepped: Report = lambda _: None
+    tasks: Sequence[Callable[[], Result]], stepped: Report = lambda _: None
 ) -> Iterator[tuple[int, Result]]:
     """Yield (position, result) of each task, as they end; tasks begin in order.
 
-    With one processor, or one task, all run in this process. Otherwise `function` must be a module's own, and tasks and
-    results are pickled. Calls `stepped` with the number of further steps. Raises what `function` raises.
+    With one processor, or one task, all run in this process. Otherwise tasks, such as a `partial` of a module's own
+    function, and results are pickled. Calls `stepped` with the number of further steps. Raises what a task raises.
     """
     number = min(processors(), len(tasks))
     if number < 2:
         _report_to(stepped)
         try:
-            yield from ((position, function(task)) for position, task in enumerate(tasks))
+            yield from ((position, task()) for position, task in enumerate(tasks))
         finally:
             _report_to(lambda _: None)
         return
     context = get_context("spawn")
     steps = context.SimpleQueue()
     with ProcessPoolExecutor(number, context, _report_to, (steps.put,)) as pool:
-        positions = {pool.submit(function, task): position for position, task in enumerate(tasks)}
+        positions = {pool.submit(task): position for position, task in enumerate(tasks)}
         waiting = set(positions)
         while waiting:
             done, waiting = wait(waiting, _LOOK_S, FIRST_COMPLETED)

@@ -89,8 +89,12 @@ class Frame(ABC):
         except HatcastError as error:  # a repr must not fail
             return f"{type(self).__name__}: {len(self):,} rows; {error}"
         left = len(self) - len(rows[1:])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        aligned = (
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        )
         more = [f".. {left:,} more"] if left else []
-        return "\n".join([f"{type(self).__name__}: {len(self):,} rows", *_aligned(rows), *more])
+        return "\n".join([f"{type(self).__name__}: {len(self):,} rows", *aligned, *more])
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table for notebooks."""
@@ -127,11 +131,6 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 R = TypeVar("R", ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord, BudgetRecord)

@@ -27,7 +27,7 @@ from hatcast.agents.batch.run import (
 )
 from hatcast.agents.cli.options import PATH, config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.cli.report import check_one_output, output_option, places_of, write_records
+from hatcast.agents.cli.report import output_option, places_of, write_records
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.progress import progress_bars
@@ -116,7 +116,7 @@ def command(
     settings, reports = load_settings(config), release["reports"]
     inferring = [kind for kind in _KINDS if release[kind]]
     output: Path | None = release["output"]
-    _check_output(output, as_json=as_json, publishes=ledger is not None or bool(inferring))
+    _check_output(output, publishes=ledger is not None or bool(inferring))
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
     _check_inferred(inferring, settings.policy)
@@ -175,8 +175,7 @@ def _check_release(
         raise click.UsageError(problem)
 
 
-def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> None:
-    check_one_output(output, as_json=as_json)
+def _check_output(output: Path | None, *, publishes: bool) -> None:
     if output is not None and not publishes:
         raise click.UsageError(
             "-o writes what is published: add --ledger, or --estimates or --running to a dump of hats.means"

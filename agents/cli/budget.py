@@ -16,7 +16,7 @@ from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_horizon import Paragraph
 from hatcast.agents.cli.budget_tables import BudgetTable, query_table, report_cost_table, today_line
 from hatcast.agents.cli.options import FILE, config_option, json_option
-from hatcast.agents.cli.report import check_one_output, output_option, write_records
+from hatcast.agents.cli.report import output_option, write_records
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_error
@@ -61,7 +61,6 @@ def show(*, config: Path, as_json: bool, ledger: Path | None, output: Path | Non
     With --json the days are the records of hats.budget, and -o writes them to a file. With --ledger they are those of a
     file of `hatcast batch`.
     """
-    check_one_output(output, as_json=as_json)
     settings = load_settings(config)
     days, next_policy = _read_days(settings, ledger)
     if output is not None:

@@ -2,6 +2,7 @@
 
 import codecs
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from math import ceil
@@ -138,14 +139,10 @@ def _encoding(head: bytes) -> str:
         return "utf-16"
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
-    return "utf-8" if _is_text(head) else "not UTF-8: latin-1 or cp1252, or no text"
-
-
-def _is_text(head: bytes) -> bool:
-    try:
-        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(head)  # it may be cut in a character
-    except UnicodeDecodeError:
-        return False
+    with suppress(UnicodeDecodeError):
+        if "\0" not in codecs.getincrementaldecoder("utf-8")().decode(head):  # it may be cut in a character
+            return "utf-8"
+    return "not UTF-8: latin-1 or cp1252, or no text"
 
 
 def _show(recording: Recording, zone: str | None, note: str) -> None:

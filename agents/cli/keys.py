@@ -175,17 +175,13 @@ def _parsed(lines: Iterable[str], form: re.Pattern[str]) -> Iterator[re.Match[st
     try:
         for number, line in enumerate(lines, 1):
             match = form.fullmatch(line.rstrip("\r\n"))
-            if match is None or not _is_date(match[1]):
+            try:
+                date.fromisoformat(match[1] if match else "")
+            except ValueError:
+                match = None
+            if match is None:
                 words = "DATE KEY" if form is _REQUEST else "DATE KEY CERTIFICATE"
                 raise HatcastError(f"line {number} is not `{words}`: give the output of `hatcast keys` as it is")
             yield match
     except UnicodeDecodeError:
         raise HatcastError("the lines are not text: give the output of `hatcast keys` as it is") from None
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True

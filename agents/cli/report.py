@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,8 @@ def output_option(
     contents: str, *, has_places: bool = True, of_records: bool = False
 ) -> Callable[[Function], Function]:
     """Return the option `-o`, checked before the computation, and those that say how it is written: see `written`.
+
+    The command has `--json` too, and both exclude each other.
 
     contents     what is written, for the help
     has_places   whether it can be drawn on a map, as GeoJSON
@@ -89,7 +92,16 @@ def output_option(
             )
         )
 
-    return combined(*options)
+    def exclusive(function: Function) -> Function:
+        @wraps(function)
+        def checked(**given: Any) -> Any:
+            if given["output"] is not None and given["as_json"]:
+                raise click.UsageError("-o writes to a file what --json prints: choose one")
+            return function(**given)
+
+        return checked  # type: ignore[return-value]  # click passes parameters by name
+
+    return combined(*options, exclusive)
 
 
 def written(place: "Place | None" = None) -> "Written":
@@ -110,12 +122,6 @@ def places_of(settings: Settings, output: Path) -> "Place | None":
     from hatcast.agents.timetable.network import place_names, read_network
 
     return place_names(read_network(settings.display.gtfs).stops)
-
-
-def check_one_output(output: Path | None, *, as_json: bool) -> None:
-    """Raise UsageError for both `-o` and `--json`."""
-    if output is not None and as_json:
-        raise click.UsageError("-o writes to a file what --json prints: choose one")
 
 
 def write_records(

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hatcast.agents.cli import check_reader, write_output
 from hatcast.agents.cli.options import config_option, json_option, stop_on_signals
-from hatcast.agents.cli.report import check_one_output, output_option, places_of, report_written, written
+from hatcast.agents.cli.report import output_option, places_of, report_written, written
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import translate_kafka_errors
@@ -85,7 +85,6 @@ def command(**given: Any) -> None:
     GeoJSON file gets its name at the end. Records of several topics share a file of JSON lines, or of Parquet, whose
     first column is `table`; else answers go to FILE.answers.csv, running means to FILE.running.csv.
     """
-    check_one_output(given["output"], as_json=given["as_json"])
     settings = load_settings(given["config"])
     chosen = chosen_topics(given, settings.policy)
     topics = [getattr(settings.topics, name) for name in chosen]

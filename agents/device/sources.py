@@ -150,7 +150,8 @@ async def _read(topic: MqttTopic, feed: Format, arrived: "queue.Queue[Arrived]")
                     for record in feed.split(message.payload, message.topic.value):
                         reading = feed.decode(record)
                         if reading is not None:
-                            _put(arrived, (now_ms(), reading))
+                            with suppress(queue.Full):  # it is dropped: memory stays bounded
+                                arrived.put_nowait((now_ms(), reading))
         except MqttError as error:
             reason = str(source_error(error))
             if reason != logged_reason:
@@ -169,9 +170,3 @@ def _client(broker: Endpoint) -> Client:
         tls_context=broker.tls,
         timeout=_TIMEOUT_S,
     )
-
-
-def _put(arrived: "queue.Queue[Arrived]", each: Arrived) -> None:
-    """Enqueue a reading; drop it if the queue is full: memory stays bounded."""
-    with suppress(queue.Full):
-        arrived.put_nowait(each)

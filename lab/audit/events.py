@@ -173,41 +173,24 @@ def _counts(inside: Sides, first: Sides) -> EventCounts:
 
 
 def _scores(table: Table, sides: Sides) -> Iterator[Score]:
-    ratios = [_Ratio.of(column, table[:, column], sides) for column in range(table.shape[1])]
+    ratios = [_ratio(column, table[:, column], sides) for column in range(table.shape[1])]
     for column, ratio in enumerate(ratios):
-        yield _Number(column, 1)
-        yield _Number(column, -1)
+        yield _number(column, 1)
+        yield _number(column, -1)
         yield ratio
     if len(ratios) > 1:
         yield lambda rows: np.sum([ratio(rows) for ratio in ratios], axis=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A column, or its negative."""
-
-    column: int
-    sign: int
-
-    def __call__(self, rows: Table) -> Floats:
-        return self.sign * rows[:, self.column]
+def _number(column: int, sign: int) -> Score:
+    """Return a column, or its negative."""
+    return lambda rows: sign * rows[:, column]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ratio:
-    """Log ratio of the frequencies of the two sides in the bins of a column. edges: first number of each bin but one"""
-
-    column: int
-    edges: Floats
-    ratios: Floats
-
-    @classmethod
-    def of(cls, column: int, values: Floats, sides: Sides) -> "_Ratio":
-        edges = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1], method="higher"))
-        bins = np.searchsorted(edges, values, side="right")
-        one, other = (np.bincount(bins[side], minlength=len(edges) + 1) + 1.0 for side in (sides, ~sides))
-        return cls(column, edges, np.log(one / one.sum()) - np.log(other / other.sum()))
-
-    def __call__(self, rows: Table) -> Floats:
-        found: Floats = self.ratios[np.searchsorted(self.edges, rows[:, self.column], side="right")]
-        return found
+def _ratio(column: int, values: Floats, sides: Sides) -> Score:
+    """Return the log ratio of the frequencies of the two sides in the bins of a column."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1], method="higher"))
+    bins = np.searchsorted(edges, values, side="right")
+    one, other = (np.bincount(bins[side], minlength=len(edges) + 1) + 1.0 for side in (sides, ~sides))
+    ratios = np.log(one / one.sum()) - np.log(other / other.sum())
+    return lambda rows: np.asarray(ratios[np.searchsorted(edges, rows[:, column], side="right")])

@@ -11,16 +11,14 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, chdtrc, ndtr, ndtri
 
-from hatcast.lab.audit.events import bound_of, table_of
+from hatcast.lab.audit.events import Floats, bound_of, table_of
 from hatcast.lab.audit.hats import Family, Neighbours, RandomNumbers
 from hatcast.lab.audit.search import TOLERANCE, search
 from hatcast.lab.audit.transcript import Integers, NoiseRequest, Recorder, Terms
 from hatcast.stream.mechanisms import Noise
 
-Floats = NDArray[np.float64]
 _BINS: Final = 40
 _LEAST: Final = 10.0  # expected number in a bin
 _MODULUS: Final = 16

@@ -19,8 +19,8 @@ from itertools import product
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hatcast.lab.audit.events import Floats
 from hatcast.lab.audit.family import AuditFinding
 from hatcast.lab.audit.transcript import Integers, Leak
 from hatcast.lab.survey.run import CellSelection
@@ -44,7 +44,6 @@ _SLOTS: Final = 2
 _MOST: Final = 2  # users of a cell and slot
 _THRESHOLD: Final = 1
 _NOISY: Final = tuple(range(_THRESHOLD - 2, _THRESHOLD + 4))
-Floats = NDArray[np.float64]
 SELECTION: Final = "selection"
 LISTS: Final = "private list, exact"
 _ROUNDING: Final = 1e-12  # relative; of sums of floats

@@ -101,16 +101,6 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class _AuditTask:
-    """A part of a subject, by its position."""
-
-    subject: Subject
-    number: int
-    effort: Effort
-    seed: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Audited:
     """A policy file with the findings of its parts."""
 
@@ -129,9 +119,9 @@ def audit(
     """
     parts = [(subject, number) for subject in subjects for number in range(len(subject.parts()))]
     effort = Effort(samples, pairs, FALSE_ALARM / max(1, len(parts)))
-    tasks = [_AuditTask(subject, number, effort, seed) for subject, number in parts]
+    tasks = [partial(_audited, subject, number, effort, seed) for subject, number in parts]
     done = dict[int, AuditFinding]()
-    for position, finding in in_processes(_audited, tasks):
+    for position, finding in in_processes(tasks):
         done[position] = finding
         progress(1)
     return [
@@ -140,10 +130,10 @@ def audit(
     ]
 
 
-def _audited(task: _AuditTask) -> AuditFinding:
+def _audited(subject: Subject, number: int, effort: Effort, seed: int | None) -> AuditFinding:
     from hatcast.stream.mechanisms.system import SystemNoise
 
-    return task.subject.parts()[task.number].audit(task.effort, RandomNumbers(task.seed), SystemNoise())
+    return subject.parts()[number].audit(effort, RandomNumbers(seed), SystemNoise())
 
 
 def report_of(found: Sequence[Audited], samples: int, pairs: int) -> Report:

@@ -6,7 +6,7 @@ import click
 
 from hatcast.agents.cli.options import PATH, combined, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import data_options
-from hatcast.agents.cli.report import check_one_output, output_option
+from hatcast.agents.cli.report import output_option
 from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli import evaluate_models
 from hatcast.lab.evaluate import comparison, worst
@@ -90,7 +90,6 @@ def worst_case(**given: Any) -> None:
 
 def _prepared(given: dict[str, Any]) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
     """Return the HAT, estimators, epsilons, title and settings. Raises UsageError, HatcastError."""
-    check_one_output(given["output"], as_json=given["as_json"])
     if (given["counts"] is None) == (not given["data"]):
         raise click.UsageError("name one of --counts and --data")
     if given["counts"] is not None and (given["config"] or given["hat"]):

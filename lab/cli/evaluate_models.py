@@ -8,7 +8,7 @@ import click
 
 from hatcast.agents.cli.options import FiniteRange, epsilons_of, found_config, json_option, plot_option
 from hatcast.agents.cli.recordings import checked_format, data_options
-from hatcast.agents.cli.report import check_one_output, output_option
+from hatcast.agents.cli.report import output_option
 from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
 from hatcast.stream.policy.tracker_keys import Objective
@@ -105,7 +105,6 @@ def days(  # noqa: PLR0913 - options by name
     from hatcast.lab.evaluate.days_replay import TrackerDesign
     from hatcast.stream.mechanisms.system import SystemNoise
 
-    check_one_output(output, as_json=as_json)
     totals, designs = epsilons_of("--daily-limit", limits, "1,5,10"), parse_designs(estimators)
     click.echo("reads raw data; nothing that it prints is private", err=True)
     config = found_config(config)
@@ -187,7 +186,6 @@ def hybrid(  # noqa: PLR0913 - options by name
     from hatcast.lab.evaluate import hybrid as model
     from hatcast.lab.evaluate.hybrid_report import report_of
 
-    check_one_output(output, as_json=as_json)
     given = {"--users": users, "--sigma": sigma, "--sigma-local": sigma_local, "--gap": gap}
     for option, value in given.items():
         if data and value is not None:

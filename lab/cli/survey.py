@@ -21,7 +21,7 @@ from hatcast.agents.cli.options import (
     plot_option,
 )
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.cli.report import check_one_output, output_option
+from hatcast.agents.cli.report import output_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.progress import counters
 from hatcast.agents.tables.files import check_target, new_file
@@ -110,7 +110,6 @@ def command(**given: Any) -> None:
     Any number of readings fits: they are stored in TMPDIR, about 5 bytes each, in a folder that is deleted at the end.
     Needs hatcast[research].
     """
-    check_one_output(given["output"], as_json=given["as_json"])
     private = _private_of(given)
     _check_targets(given)
     if private is None:

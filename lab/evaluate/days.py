@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from hatcast.lab.evaluate.contenders import BadContender, parse_contender
 from hatcast.lab.evaluate.days_replay import (
     MANY_USERS,
     DaysReplay,
+    PublishedRuns,
     Scores,
     TrackerDesign,
     Truth,
@@ -123,45 +126,40 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
         job.min_users,
         job.timetable,
     )
+    each = list(product(job.designs, job.limits))
+    # An estimator goes to another process by its name.
     tasks = [
-        _Task(replay, [] if each == TRACKER else capped, each, limit, job.tracker, job.cap)
-        for each in job.designs
-        for limit in job.limits
+        partial(_tracked, replay, job.tracker, limit)
+        if name == TRACKER
+        else partial(_released, replay, capped, name, epsilon_of_hat(limit, job.cap))
+        for name, limit in each
     ]
-    results = {each: dict.fromkeys(job.limits, _NOTHING) for each in job.designs}
-    steps = len(days) * sum(1 if task.name == TRACKER else job.runs for task in tasks)  # a tracker's runs share a day
+    results = {name: dict.fromkeys(job.limits, _NOTHING) for name in job.designs}
+    steps = len(days) * sum(1 if name == TRACKER else job.runs for name, _ in each)  # a tracker's runs share a day
     replayed = add_bar("replaying days of each design and limit", steps)
-    for position, result in in_processes(_result_of, tasks, replayed):
-        results[tasks[position].name][tasks[position].limit] = result
+    for position, result in in_processes(tasks, replayed):
+        name, limit = each[position]
+        results[name][limit] = result
     truth = Truth.of(days)
     constants = constant_scores(truth, job.policy.upper_bound / _MILLI)
     unit = job.policy.released_value.unit
     return Comparison([day.date for day in days], len(truth.means), results, constants, unit)
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One row at one limit. It is sent to another process, to which an estimator goes by its name."""
-
-    replay: DaysReplay
-    capped: list[RecordedDay]
-    name: str
-    limit: float
-    tracker: TrackerDesign
-    cap: int
+def _tracked(replay: DaysReplay, design: TrackerDesign, limit: float) -> Result:
+    return _result(replay, *replay.tracker(design.keys(limit, replay.prior.reference_width)))
 
 
-def _result_of(task: _Task) -> Result:
-    replay, plain, released = task.replay, None, 1.0
-    truth, upper_bound = Truth.of(replay.days), replay.upper_bound / _MILLI
-    if task.name == TRACKER:
-        live, end = replay.tracker(task.tracker.keys(task.limit, replay.prior.reference_width))
-    else:
-        epsilon = epsilon_of_hat(task.limit, task.cap)
-        own, live, end = replay.smoothed(parse_contender(task.name), task.capped, epsilon)
-        plain, released = scores_of(own, truth), own.released
-    skill = skill_of(live, end, replay.days, upper_bound, replay.timetable)
-    return Result(scores_of(live, truth), scores_of(end, truth), skill, plain, released)
+def _released(replay: DaysReplay, capped: list[RecordedDay], name: str, epsilon: float) -> Result:
+    own, live, end = replay.smoothed(parse_contender(name), capped, epsilon)
+    plain = scores_of(own, Truth.of(replay.days))
+    return replace(_result(replay, live, end), plain=plain, released=own.released)
+
+
+def _result(replay: DaysReplay, live: PublishedRuns, end: PublishedRuns) -> Result:
+    truth = Truth.of(replay.days)
+    skill = skill_of(live, end, replay.days, replay.upper_bound / _MILLI, replay.timetable)
+    return Result(scores_of(live, truth), scores_of(end, truth), skill)
 
 
 def _folded(job: DaysJob, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:

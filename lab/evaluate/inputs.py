@@ -10,7 +10,6 @@ import numpy as np
 
 from hatcast.lab.evaluate.simulation import VALUES, Means, Readings, recorded, vectors
 from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError
-from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
@@ -70,8 +69,14 @@ def hat_of_recording(
     source   (files, their format, policy)
     key      `cell/date/slot`; None: the HAT with most users
     """
+    from hatcast.lab.days import open_days
+    from hatcast.stream.release.hats import users_of
+
     paths, feed, policy = source
-    hats = _hats(paths, feed, policy, progress)
+    with open_days(paths, feed) as recordings:
+        retained, _ = recordings.fold(policy, progress)
+    found = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
+    hats = {each: users for each, users in found.items() if len(users.counts)}
     name = ", ".join(path.name for path in paths)
     if not hats:
         fix = "check policy.hours, and the file with `hatcast check`"
@@ -97,13 +102,3 @@ def scale(counts: Counts, scaling: Scaling | None) -> Counts:
     if int(counts.sum()) * times >= _READINGS_MAX:
         raise HatcastError(f"--scaling: {times} times as many {kind} are too many readings; use a smaller number")
     return counts * times if kind == "samples" else np.repeat(counts, times)
-
-
-def _hats(paths: Sequence[Path], feed: Format, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
-    from hatcast.lab.days import open_days
-    from hatcast.stream.release.hats import users_of
-
-    with open_days(paths, feed) as recordings:
-        retained, _ = recordings.fold(policy, progress)
-    hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
-    return {key: users for key, users in hats.items() if len(users.counts)}

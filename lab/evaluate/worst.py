@@ -4,7 +4,7 @@ Nothing is simulated: counts and epsilon decide. Raw counts are private under `a
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import cycle
 from pathlib import Path
@@ -163,14 +163,8 @@ def report_of(
 
 
 def _row(each: WorstCase) -> dict[str, float | None]:
-    return {
-        "array_length": each.array_length,
-        "arrays": rounded(each.arrays),
-        "tau": rounded(each.tau),
-        "bias": rounded(each.bias),
-        "noise": rounded(each.noise),
-        "worst_case_error": rounded(each.total),
-    }
+    numbers = {name: rounded(number) for name, number in asdict(each).items()}
+    return numbers | {"worst_case_error": rounded(each.total)}
 
 
 def _steps(epsilons: Floats, lengths: Integers) -> list[tuple[float, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,17 +67,6 @@ class Plans:
         return 1 - (error / self.constant) ** 2
 
 
-@dataclass(frozen=True, slots=True)
-class _TotalTask:
-    """One total. It is sent to another process."""
-
-    total: float
-    objective: Objective
-    prior: Prior
-    counts: CountedDays
-    timetable: Timetable | None
-
-
 def plan(
     counts: CountedDays,
     prior: Prior,
@@ -91,36 +81,31 @@ def plan(
     progress   called with the number of further days that are forecast, of `STEPS` for each total
     timetable  from which hexagons have their scheduled speeds
     """
-    tasks = [
-        _TotalTask(total, objective, prior, counts, timetable) for total in sorted(totals, reverse=True)
-    ]  # longest first
-    plans = (found for _, found in in_processes(_best_plan, tasks, progress))
+    longest_first = sorted(totals, reverse=True)
+    tasks = [partial(_best_plan, total, objective, prior, counts, timetable) for total in longest_first]
+    plans = (found for _, found in in_processes(tasks, progress))
     return Plans(sorted(plans, key=lambda each: each.total), constant_errors(prior, counts, timetable))
 
 
-def _best_plan(task: _TotalTask) -> TrackerPlan:
+def _best_plan(
+    total: float, objective: Objective, prior: Prior, counts: CountedDays, timetable: Timetable | None
+) -> TrackerPlan:
     """Vary share, then price, and forecast the errors of the best keys."""
-    first_day = replace(task.counts, days=task.counts.days[:1])
+    first_day = replace(counts, days=counts.days[:1])
     scores: dict[TrackerKeys, float] = {}
 
     def best(candidates: Sequence[TrackerKeys]) -> TrackerKeys:
         for keys in candidates:
             if keys not in scores:
-                last = Forecast(keys, task.prior, first_day, task.timetable).days(_GRID_DAYS, ())[-1]
+                last = Forecast(keys, prior, first_day, timetable).days(_GRID_DAYS, ())[-1]
                 scores[keys] = last.live + last.end
         return min(candidates, key=scores.__getitem__)
 
-    keys = best([_keys_of(task, share) for share in _SHARES])
+    price = rounded_price(default_price(total, prior.reference_width, objective))
+    keys = best([TrackerKeys(nano_floor(total), price, share, objective) for share in _SHARES])
     keys = best([keys, *(replace(keys, price=rounded_price(factor * keys.price)) for factor in _FACTORS)])
-    days = Forecast(keys, task.prior, task.counts, task.timetable).days(max(HORIZONS), _DESIGNED)
-    return TrackerPlan(
-        task.total, keys, _mean(days[: len(task.counts.days)]), {number: days[number - 1] for number in HORIZONS}
-    )
-
-
-def _keys_of(task: _TotalTask, share: float) -> TrackerKeys:
-    price = rounded_price(default_price(task.total, task.prior.reference_width, task.objective))
-    return TrackerKeys(nano_floor(task.total), price, share, task.objective)
+    days = Forecast(keys, prior, counts, timetable).days(max(HORIZONS), _DESIGNED)
+    return TrackerPlan(total, keys, _mean(days[: len(counts.days)]), {number: days[number - 1] for number in HORIZONS})
 
 
 def _mean(days: Sequence[Expected]) -> Expected:

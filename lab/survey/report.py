@@ -6,6 +6,7 @@ The map loads nothing from elsewhere, no tiles, fonts or scripts: no server lear
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -278,12 +279,9 @@ def _plot(survey: Survey, policy: Policy, path: Path) -> None:
 
 
 def _above(histogram: Histogram) -> tuple[list[int], list[float]]:
-    total = left = sum(histogram.values())
-    values, shares = sorted(histogram), []
-    for value in values:
-        shares.append(left / total)
-        left -= histogram[value]
-    return values, shares
+    values, total = sorted(histogram), sum(histogram.values())
+    below = accumulate((histogram[value] for value in values[:-1]), initial=0)
+    return values, [(total - each) / total for each in below]
 
 
 def draw_map(survey: Survey, policy: Policy, users: Fraction, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def stepped(times: int) -> int:
 @pytest.mark.parametrize("tasks", [[3], [3, 0, 4]])
 def test_steps_of_every_process_are_reported_and_none_after_the_end(tasks: list[int]) -> None:
     told: list[int] = []
-    assert sorted(result for _, result in processes.in_processes(stepped, tasks, told.append)) == sorted(tasks)
+    assert sorted(
+        result for _, result in processes.in_processes([partial(stepped, task) for task in tasks], told.append)
+    ) == sorted(tasks)
     assert sum(told) == sum(tasks)
     processes.step()
     assert sum(told) == sum(tasks)

@@ -38,12 +38,6 @@ def daily_cost(stream: PlannedSums) -> float:
     return stream.participation.max_cells * stream.epsilon
 
 
-def release_epsilon(stream: PlannedSums) -> float:
-    """Return the epsilon of a HAT at the same cost of a day: a user's day enters as many HATs as are declared."""
-    participation = stream.participation
-    return stream.epsilon / min(participation.max_slots, -(-stream.day_slots // participation.min_separation))
-
-
 def tracker_errors(stream: PlannedSums, counts: CountedDays, progress: Callable[[int], None]) -> ErrorSpread:
     """Return upper bounds of the errors of running means of a tracker's estimates, over the HATs of the horizon.
 
@@ -128,12 +122,15 @@ def choose(
     candidates = compare(stream, users, criterion)
     counts = None if observed is None else observed.counts
     # Each user has one value in a HAT, whose noise is independent, as that of kind `laplace` for a user in one slot.
-    one = replace(stream.participation, max_slots=1, min_separation=1)
-    of_hats = replace(stream, participation=one, epsilon=release_epsilon(stream))
+    participation = stream.participation
+    one = replace(participation, max_slots=1, min_separation=1)
+    # At the same cost of a day: a user's day enters as many HATs as are declared.
+    a_day = min(participation.max_slots, -(-stream.day_slots // participation.min_separation))
+    of_hats = replace(stream, participation=one, epsilon=stream.epsilon / a_day)
     noise = run_of(KINDS[ContinualKind.LAPLACE](of_hats.setting(NoiseKind.LAPLACE)), users)
     alternatives = Free(
         daily_cost(stream),
-        release_epsilon(stream),
+        of_hats.epsilon,
         errors_of(noise, users, stream.bound).mean,
         None if counts is None else tracker_errors(stream, counts, progress),
     )

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from hatcast.lab.plan.continual.choose import Observed
 from hatcast.lab.plan.continual.kinds import PlannedSums
 from hatcast.lab.plan.continual.users import (
@@ -13,7 +15,6 @@ from hatcast.lab.plan.continual.users import (
     equal_users,
     kept_by,
     presence_of,
-    recorded_users,
 )
 from hatcast.lab.plan.counts import Row, counts_of_rows, rows_of_days
 from hatcast.lab.survey.figures import quantile
@@ -73,18 +74,6 @@ class PlanInputs:
     observed: Observed | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Horizon:
-    """A horizon of so many slots. day_slots: of a local day."""
-
-    slots: int
-    day_slots: int
-
-    @property
-    def days(self) -> int:
-        return -(-self.slots // self.day_slots)
-
-
 def inputs_of(wanted: RequestedPlan, policy: Policy, recorded: RecordedCounts | None, *, is_given: bool) -> PlanInputs:
     """Return the inputs of a plan.
 
@@ -92,9 +81,9 @@ def inputs_of(wanted: RequestedPlan, policy: Policy, recorded: RecordedCounts | 
     Raises HatcastError if a parameter is missing, or parameters do not fit each other.
     """
     is_fixed = is_given or recorded is not None
-    horizon = _horizon_of(wanted, policy, None if recorded is None else recorded.days, is_fixed=is_fixed)
-    presence = None if recorded is None else presence_of(recorded.rows, horizon.days, horizon.day_slots)
-    stream = _stream_of(wanted, policy if is_given else None, horizon, presence)
+    slots, day_slots = _horizon_of(wanted, policy, None if recorded is None else recorded.days, is_fixed=is_fixed)
+    presence = None if recorded is None else presence_of(recorded.rows, -(-slots // day_slots), day_slots)
+    stream = _stream_of(wanted, policy if is_given else None, slots, day_slots, presence)
     if recorded is None or presence is None:
         users = wanted.users or USERS
         return PlanInputs(None, stream, equal_users(stream.slots, users), users, None)
@@ -138,8 +127,8 @@ def slots_of_day(policy: Policy) -> range:
     return range(first, end)
 
 
-def _horizon_of(wanted: RequestedPlan, policy: Policy, days: int | None, *, is_fixed: bool) -> _Horizon:
-    """Return the horizon.
+def _horizon_of(wanted: RequestedPlan, policy: Policy, days: int | None, *, is_fixed: bool) -> tuple[int, int]:
+    """Return the slots of the horizon, and of a local day.
 
     days      to use if neither `wanted` nor the policy has a number; None: none is known
     is_fixed  whether the slots of a day are those of the policy; if not, `wanted` may imply others
@@ -151,19 +140,19 @@ def _horizon_of(wanted: RequestedPlan, policy: Policy, days: int | None, *, is_f
         number = given or (policy.method.horizon_days if isinstance(policy.method, ContinualKeys) else days)
         if number is None:
             raise HatcastError("slots: the length of the horizon is missing; give slots or horizon_days")
-        return _Horizon(number * day_slots, day_slots)
+        return number * day_slots, day_slots
     if given is not None and not is_fixed and slots % given == 0:
-        return _Horizon(slots, slots // given)
+        return slots, slots // given
     if given is not None and given * day_slots != slots:
         raise HatcastError(
             f"slots: {given} days of {day_slots} slots have {given * day_slots}, not {slots}; give one of slots and"
             " horizon_days"
         )
-    return _Horizon(slots, day_slots)
+    return slots, day_slots
 
 
 def _stream_of(
-    wanted: RequestedPlan, policy: Policy | None, horizon: _Horizon, presence: Presence | None
+    wanted: RequestedPlan, policy: Policy | None, slots: int, day_slots: int, presence: Presence | None
 ) -> PlannedSums:
     """Return the declared stream: as wanted, else as the policy declares, else as 95 % of the users in the data need.
 
@@ -184,15 +173,15 @@ def _stream_of(
         chosen("min_separation", 1) or 1,
         chosen("max_cells", 1 if presence is None else quantile(presence.cells, _COVERED)) or 1,
     )
-    most = (horizon.slots - 1) // participation.min_separation + 1
+    most = (slots - 1) // participation.min_separation + 1
     if participation.max_slots > most:
         raise HatcastError(
             f"max_slots: {participation.max_slots} slots that are {participation.min_separation} apart do not fit into"
-            f" {horizon.slots}; give at most {most}"
+            f" {slots}; give at most {most}"
         )
     return PlannedSums(
-        slots=horizon.slots,
-        day_slots=horizon.day_slots,
+        slots=slots,
+        day_slots=day_slots,
         participation=participation,
         epsilon=wanted.epsilon or (_EPSILON if keys is None or policy is None else policy.epsilon),
         delta=wanted.delta if wanted.delta is not None else _DELTA if keys is None or policy is None else policy.delta,
@@ -203,7 +192,8 @@ def _stream_of(
 def _observe(recorded: RecordedCounts, presence: Presence, stream: PlannedSums) -> tuple[UsersBySlot, Observed]:
     """Return the users that count under the declared participation. Raises HatcastError if no HAT has enough."""
     kept = kept_by(presence, stream.participation, stream.slots)
-    users = recorded_users(kept, recorded.min_users)
+    running = kept.users.cumsum(axis=1).astype(np.float64)
+    users = UsersBySlot(running, kept.users >= recorded.min_users, kept.entries)
     if not users.published.any():
         raise HatcastError(
             f"the data have no HAT with {recorded.min_users} users under this participation; give more days, a smaller"

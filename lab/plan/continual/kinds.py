@@ -6,16 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hatcast.lab.plan.continual import Criterion
-from hatcast.lab.plan.continual.users import Participation, PlannedRun, UsersBySlot, equal_users, memory_of, run_of
+from hatcast.lab.plan.continual.users import (
+    Floats,
+    Participation,
+    PlannedRun,
+    UsersBySlot,
+    equal_users,
+    memory_of,
+    run_of,
+)
 from hatcast.stream.continual import KINDS, Mechanism, SumSetting
 from hatcast.stream.continual.toeplitz import MAX_SLOTS
 from hatcast.stream.policy.continual_keys import BUFFERS, NOISES, ContinualKind, part_of_delta
 from hatcast.stream.policy.method import NoiseKind
 
-Floats = NDArray[np.float64]
 INDEPENDENT: Final = (ContinualKind.LAPLACE, ContinualKind.GAUSSIAN)  # kinds that add noise to each slot alone
 _BRANCHINGS: Final = (3, 5, 7, 9, 11, 13, 17, 21)
 _MILLI: Final = 1000

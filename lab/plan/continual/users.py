@@ -120,11 +120,6 @@ def equal_users(slots: int, users: float) -> UsersBySlot:
     return UsersBySlot(users * np.arange(1.0, slots + 1)[None, :], np.ones((1, slots), bool), None)
 
 
-def recorded_users(kept: Kept, min_users: int) -> UsersBySlot:
-    """Return the users of recordings. HATs with fewer than `min_users` users have no record."""
-    return UsersBySlot(kept.users.cumsum(axis=1).astype(np.float64), kept.users >= min_users, kept.entries)
-
-
 def run_of(mechanism: Mechanism, users: UsersBySlot) -> PlannedRun:
     """Return noise, values and memory of a mechanism with these users."""
     if isinstance(mechanism, WithholdRelease):
