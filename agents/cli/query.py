@@ -105,7 +105,12 @@ async def _decide(settings: Settings, key: str, milli: int | None) -> LimitReque
     registry = Registry(settings)
 
     def decide(facts: Facts) -> Mapping[str, bytes]:
-        _check_policy(settings, facts)
+        started = facts.policies.get(settings.policy.name)
+        if started is not None and started.policy_id != settings.policy.policy_id:
+            raise HatcastError(
+                f"policy {settings.policy.name!r} was started with other keys than those of the configuration: name its"
+                " own file with --config"
+            )
         if milli is None or key in facts.values:
             return {}
         return {key: msgspec.json.encode(LimitRequest(speed_limit=milli, decided_at=utc_text(now_ms())))}
@@ -120,15 +125,6 @@ async def _decide(settings: Settings, key: str, milli: int | None) -> LimitReque
         raise HatcastError(
             f"lost the connection to {broker_name(settings)} ({type(error).__name__}): check that it runs"
         ) from None
-
-
-def _check_policy(settings: Settings, facts: Facts) -> None:
-    started = facts.policies.get(settings.policy.name)
-    if started is not None and started.policy_id != settings.policy.policy_id:
-        raise HatcastError(
-            f"policy {settings.policy.name!r} was started with other keys than those of the configuration: name its own"
-            " file with --config"
-        )
 
 
 def _words(query: Query, decided: LimitRequest | None, policy: Policy) -> str:

@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final
 
 from hatcast.agents.errors.causes import HATCAST, cause_of, network_text
@@ -173,14 +173,11 @@ def _is_literal(text: str) -> bool:
     for _ in range(_FRAMES):
         if frame is None:
             return False
-        if frame.f_code.co_filename != __file__ and (_has(frame.f_code, text) or _has(frame.f_code, bare)):
+        literals = (each for each in frame.f_code.co_consts if isinstance(each, str))
+        if frame.f_code.co_filename != __file__ and any(each in (text, bare) for each in literals):
             return True
         frame = frame.f_back
     return False
-
-
-def _has(code: CodeType, text: str) -> bool:
-    return any(isinstance(constant, str) and constant == text for constant in code.co_consts)
 
 
 def _print(what: str, kind: type[BaseException], error: BaseException | None) -> None:

@@ -1,10 +1,7 @@
 """`hatcast survey`: find a resolution and cells in recordings."""
 
 import re
-from dataclasses import dataclass
-from datetime import date
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import click
@@ -28,16 +25,6 @@ from hatcast.agents.tables.files import check_target, new_file
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class _Private:
-    """Parameters of a private selection."""
-
-    epsilon: float
-    candidates: Path
-    days: tuple[date, date]
-    target: Path
 
 
 def _users_of(text: str) -> Fraction:
@@ -110,36 +97,21 @@ def command(**given: Any) -> None:
     Any number of readings fits: they are stored in TMPDIR, about 5 bytes each, in a folder that is deleted at the end.
     Needs hatcast[research].
     """
-    private = _private_of(given)
-    _check_targets(given)
-    if private is None:
-        _survey(given)
-    else:
-        _select(given, private)
-
-
-def _private_of(given: dict[str, Any]) -> _Private | None:
-    epsilon, candidates, days, target = given["private"], given["candidates"], given["days"], given["cells"]
-    if epsilon is None:
-        if candidates is not None:
-            raise click.UsageError("--candidates is for --private")
-        return None
-    if candidates is None or days is None or target is None:
+    is_private, target = given["private"] is not None, given["cells"]
+    if given["candidates"] is not None and not is_private:
+        raise click.UsageError("--candidates is for --private")
+    if is_private and None in (given["candidates"], given["days"], target):
         raise click.UsageError("--private needs --candidates, --days (which are charged) and --cells")
-    for option, path in (("--plot", given["plot_file"]), ("--map", given["map_file"])):
-        if path is not None:
-            raise click.UsageError(f"{option} is not private and --private is: choose one")
-    return _Private(epsilon, candidates, days, target)
-
-
-def _check_targets(given: dict[str, Any]) -> None:
+    drawn = [(f"--{each}", given[f"{each}_file"]) for each in ("plot", "map") if given[f"{each}_file"] is not None]
+    if is_private and drawn:
+        raise click.UsageError(f"{drawn[0][0]} is not private and --private is: choose one")
     # Checked before hours of reading, and before a draw whose result could not be stored.
-    target = given["cells"]
     if target is not None:
         check_target(target, "--cells", [target.suffix.lower()])
-    for option, path in (("--plot", given["plot_file"]), ("--map", given["map_file"])):
-        if path is not None and not path.parent.is_dir():
+    for option, path in drawn:
+        if not path.parent.is_dir():
             raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
+    (_select if is_private else _survey)(given)
 
 
 def _survey(given: dict[str, Any]) -> None:
@@ -159,9 +131,7 @@ def _survey(given: dict[str, Any]) -> None:
         as_json=given["as_json"], output=output, plot_file=given["plot_file"]
     )
     if given["map_file"] is not None:
-        from hatcast.lab.survey.report import draw_map
-
-        draw_map(counts, policy, users, given["map_file"])
+        report.draw_map(counts, policy, users, given["map_file"])
     if target is None:
         return
     if not counts.busy:
@@ -175,29 +145,25 @@ def _survey(given: dict[str, Any]) -> None:
     click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
-def _select(given: dict[str, Any], private: _Private) -> None:
+def _select(given: dict[str, Any]) -> None:
     click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
     from hatcast.lab.survey import report, run
-    from hatcast.lab.survey.run import read_public_candidates
     from hatcast.stream.mechanisms.system import SystemNoise
 
-    policy, users, target = _policy(given), given["users"], private.target
-    candidates = read_public_candidates(private.candidates, policy.h3_resolution)
+    policy, users, target = _policy(given), given["users"], given["cells"]
+    epsilon, days = given["private"], given["days"]
+    candidates = run.read_public_candidates(given["candidates"], policy.h3_resolution)
     feed = checked_format(given["feed_format"], policy, given["files"])
     with counters() as progress:
-        job = run.SurveyJob(given["files"], feed, policy, private.days, users, now_ms(), progress)
-        chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
-    criterion, charge = (
-        report.busy_criterion(policy, users, private.days),
-        report.charge_notice(private.days, private.epsilon),
-    )
+        job = run.SurveyJob(given["files"], feed, policy, days, users, now_ms(), progress)
+        chosen = run.select_privately(job, days, candidates, epsilon, SystemNoise())
+    criterion, charge = report.busy_criterion(policy, users, days), report.charge_notice(days, epsilon)
     selected = f"{len(chosen.selected):,} of {chosen.candidates:,} candidates"
-    cost = SelectionCost(private.epsilon, *private.days)
-    listed = CellsFile("private", frozenset(chosen.selected), cost, policy.timezone)
+    listed = CellsFile("private", frozenset(chosen.selected), SelectionCost(epsilon, *days), policy.timezone)
     with new_file(target, "--cells") as file:
         file.write(listed.text([f"{selected}, those with {criterion}, with noise", charge]).encode())
     click.echo(charge, err=True)
-    found, output = report.selection_report(chosen, policy, users, private.days, private.epsilon), given["output"]
+    found, output = report.selection_report(chosen, policy, users, days, epsilon), given["output"]
     if output is not None and chosen.selected:
         found.write(as_json=False, output=output)
     elif output is not None:
