@@ -56,9 +56,12 @@ class AwaitedReleases:
 
     def view(self, now_ms: int) -> bytes:
         """Render the awaited slot as JSON."""
-        slot = None if self._is_recording else self._next(now_ms)
-        awaited = Awaited(self._policy.name, self._topic, None if slot is None else self._rendered(slot))
-        return msgspec.json.encode(awaited)
+        slot, shown = None if self._is_recording else self._next(now_ms), None
+        if slot is not None:
+            instants = slot.start_ms, slot.end_ms, closes_at(slot, self._policy)
+            texts = (self._calendar.local(each).isoformat(timespec="seconds") for each in instants)
+            shown = AwaitedSlot(f"{slot.date}T{slot.name}", *texts)
+        return msgspec.json.encode(Awaited(self._policy.name, self._topic, shown))
 
     def _next(self, now_ms: int) -> Slot | None:
         """Return the first slot in the policy's hours that closes after an instant."""
@@ -70,13 +73,6 @@ class AwaitedReleases:
                 if slot.outside is None and slot.end_ms > closed_ms:
                     return slot
         return None
-
-    def _rendered(self, slot: Slot) -> AwaitedSlot:
-        start, end, closes = (
-            self._calendar.local(each).isoformat(timespec="seconds")
-            for each in (slot.start_ms, slot.end_ms, closes_at(slot, self._policy))
-        )
-        return AwaitedSlot(f"{slot.date}T{slot.name}", start, end, closes)
 
 
 def slots_view(

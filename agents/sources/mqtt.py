@@ -131,7 +131,11 @@ class MqttSource:
     def _client(self, queue: _ReceiveQueue) -> Client:
         subscription, endpoint = self._subscription, self._endpoint
         is_v5 = subscription.protocol == "5"
-        options: dict[str, Any] = {"clean_start": False, "properties": _session(subscription)} if is_v5 else {}
+        session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
+        session.SessionExpiryInterval = subscription.session_s
+        session.ReceiveMaximum = RECEIVE_MAXIMUM
+        session.MaximumPacketSize = MESSAGE_BYTES_MAX
+        options: dict[str, Any] = {"clean_start": False, "properties": session} if is_v5 else {}
         client = Client(
             endpoint.host,
             endpoint.port,
@@ -186,14 +190,6 @@ class MqttSource:
 def _acknowledge(client: Client, message: Message) -> None:
     if message.qos:
         client._client.ack(message.mid, message.qos)  # noqa: SLF001 - see the module
-
-
-def _session(subscription: Subscription) -> Properties:
-    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
-    properties.SessionExpiryInterval = subscription.session_s
-    properties.ReceiveMaximum = RECEIVE_MAXIMUM
-    properties.MaximumPacketSize = MESSAGE_BYTES_MAX
-    return properties
 
 
 def _connection_error(error: MqttError) -> SourceLost:

@@ -19,7 +19,14 @@ from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.dead_letters import DeadLetters
-from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, ID_DAYS, READINGS, REBALANCES
+from hatcast.agents.monitoring.declarations import (
+    CHECKPOINT_SECONDS,
+    CHECKPOINTS,
+    ID_DAYS,
+    READINGS,
+    REBALANCES,
+    REPORTS,
+)
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
@@ -182,7 +189,8 @@ class Ingest:
         watermark = owned.fold.watermark
         letters = owned.fold.apply(now, batch.timestamps, batch.values)
         owned.next, owned.epoch = batch.next, batch.epoch
-        if owned.fold.watermark != watermark if self._source.arrivals_by_watermark else batch.offsets:
+        # Anybody may send reports, and could hold a partition's watermark back for ever with old ones.
+        if owned.fold.watermark != watermark if self._source.counter is REPORTS else batch.offsets:
             owned.last_arrival_s = monotonic_s()
         for index, outcome in letters.items():
             self._dead_letters.add(partition, batch.offsets[index], outcome)

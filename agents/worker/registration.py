@@ -180,11 +180,6 @@ class Registered:
     pseudonyms: Pseudonyms  # under the domain's user key
     progress: ProgressStore
 
-    @property
-    def stored_key(self) -> identity.StoredKey:
-        """The user key as partition states store it."""
-        return identity.StoredKey.of(self.pseudonyms, made=self.settings.user_key is None)
-
     async def restore(self) -> None:
         """Restore policy and user key in Redis, which may have lost them. Raises HatcastError if one has changed."""
         redis, policy, domain = self.redis, self.settings.policy, DomainKeys(self.settings.topics.telemetry)

@@ -12,7 +12,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.topic_ids import TopicIds
-from hatcast.agents.monitoring.declarations import REPORTS, Counter
+from hatcast.agents.monitoring.declarations import Counter
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
@@ -66,14 +66,6 @@ class Source:
     store: PartitionStore  # the state of the topic's partitions
     make_fold: Callable[[int], PartitionFold[bytes]]  # makes a partition's empty fold
     counter: Counter  # counts stored records by outcome
-
-    @property
-    def arrivals_by_watermark(self) -> bool:
-        """Whether only records that advance the watermark count as arrivals.
-
-        Anybody may send reports, and could otherwise hold a partition's watermark back for ever with old records.
-        """
-        return self.counter is REPORTS
 
 
 @dataclass(frozen=True, slots=True)

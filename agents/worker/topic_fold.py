@@ -122,20 +122,15 @@ class TopicFold:
         """Write the last checkpoint, leave the group, and send the dead letters that wait."""
         try:
             await self.app.stop()
-            await self._remove_itself()
+            # Through another connection: during a rebalance the broker does not answer on the first.
+            if (member_id := self.app.batch_consumer.member_id()) is not None:
+                try:
+                    await remove_members(self._source.group, [member_id], self._client)
+                except KafkaError:
+                    log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
             await self.dead_letters.flush()
         finally:
             self._membership.close()
-
-    async def _remove_itself(self) -> None:
-        """Leave the group through another connection: during a rebalance the broker does not answer on the first."""
-        member_id = self.app.batch_consumer.member_id()
-        if member_id is None:
-            return
-        try:
-            await remove_members(self._source.group, [member_id], self._client)
-        except KafkaError:
-            log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
 
     @property
     def crash(self) -> BaseException | None:

@@ -23,6 +23,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.redis.connection import connect_redis_async, redis_error, with_retries
 from hatcast.agents.redis.hat_store import HatStore, OpenDates
+from hatcast.agents.redis.identity import StoredKey
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.policy_state import SpentStore
 from hatcast.agents.worker.drain import Drainer
@@ -139,7 +140,7 @@ class Worker:
             fail=self._fail,
             accept_gap=self._accept_gap,
             drain=self._drain,
-            user_key=registered.stored_key,
+            user_key=StoredKey.of(registered.pseudonyms, made=settings.user_key is None),
             restore=restore,
             open_dates=dates.open,
             on_rollback=recovery.require_catch_up,

@@ -93,10 +93,6 @@ class DeviceAnswers:
         ids = sorted(answered.keys() & self.vectors.keys())
         return [answered[each] for each in ids], [self.vectors[each] for each in ids]
 
-    def are_complete(self, number: int) -> bool:
-        """Return whether all known devices have answered a round. The first one may still bring new devices."""
-        return number > 1 and bool(self.vectors) and self.vectors.keys() <= self.clusters.get(number, {}).keys()
-
 
 class AnswerReader:
     """Answers on the topic."""
@@ -122,8 +118,9 @@ class AnswerReader:
                 bounds = topic_range(self._settings, self._settings.topics.cluster_answers)
                 ends = dict(enumerate(end for _, end in bounds))
             self._read()
-            note(len(self.answers.clusters.get(number, {})))
-            if self.answers.are_complete(number):
+            known, answered = self.answers.vectors.keys(), self.answers.clusters.get(number, {}).keys()
+            note(len(answered))
+            if number > 1 and known and known <= answered:  # the first round may still bring new devices
                 return
             if ends is not None and all(self._reached.get(partition, 0) >= end for partition, end in ends.items()):
                 return
