@@ -161,7 +161,8 @@ class TransactionalProducers:
             raise ProducerGone
         try:
             with METERS.timed(PUBLISH_SECONDS):
-                number = await _send(producer, messages)
+                async with time_limit(), Transaction(producer):
+                    number = await send_all(producer, messages)
         except (ProducerFenced, IllegalOperation):  # IllegalOperation: fenced between two sends
             METERS.count(FENCED)
             await self._drop(release_partition)
@@ -233,16 +234,15 @@ class TransactionalProducers:
             await stop_producer(producer)
 
 
-async def _send(producer: AIOKafkaProducer, messages: Iterable[OutputMessage]) -> int:
-    """Send the messages in one transaction; return their number."""
-    async with time_limit(), Transaction(producer):
-        sent = []
-        for m in messages:
-            future = await producer.send(
-                m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
-            )
-            # If many fail, only one error is raised, and asyncio would report the others as never retrieved.
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            sent.append(future)
-        await asyncio.gather(*sent)
+async def send_all(producer: AIOKafkaProducer, messages: Iterable[OutputMessage]) -> int:
+    """Send messages and wait until Kafka has them; return their number. Raises KafkaError."""
+    sent = []
+    for m in messages:
+        future = await producer.send(
+            m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
+        )
+        # If many fail, only one error is raised, and asyncio would report the others as never retrieved.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        sent.append(future)
+    await asyncio.gather(*sent)
     return len(sent)

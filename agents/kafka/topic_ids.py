@@ -11,8 +11,9 @@ import structlog
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.aio import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
+from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.kafka.partition_reader import connection_errors
 from hatcast.agents.kafka.registry_checks import check_topic_id
 from hatcast.agents.monitoring.failures import back_off_s
 
@@ -42,19 +43,17 @@ class TopicIds:
 
         ids: dict[str, str | None] = {}
         missing = []
-        try:
+        with connection_errors():
             futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_REQUEST_S)
-        except KafkaException as error:
-            raise KafkaConnectionError(error.args[0].str()) from None
-        for topic in topics:
-            try:
-                text = str((await asyncio.wrap_future(futures[topic])).topic_id)
-                # As Kafka's tools print it: URL-safe base64.
-                ids[topic] = None if text == _ZERO_ID else text.replace("+", "-").replace("/", "_")
-            except KafkaException as error:
-                if error.args[0].code() != Code.UNKNOWN_TOPIC_OR_PART:
-                    raise KafkaConnectionError(error.args[0].str()) from None
-                missing.append(topic)
+            for topic in topics:
+                try:
+                    text = str((await asyncio.wrap_future(futures[topic])).topic_id)
+                    # As Kafka's tools print it: URL-safe base64.
+                    ids[topic] = None if text == _ZERO_ID else text.replace("+", "-").replace("/", "_")
+                except KafkaException as error:
+                    if error.args[0].code() != Code.UNKNOWN_TOPIC_OR_PART:
+                        raise
+                    missing.append(topic)
         if missing:
             raise UnknownTopicOrPartitionError(", ".join(missing))
         return ids

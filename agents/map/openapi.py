@@ -101,7 +101,8 @@ OPERATIONS: Final = (
 
 def document() -> Json:
     """Return the OpenAPI document."""
-    schemas: Json = msgspec.json.schema_components(types.TYPES, ref_template=_COMPONENTS)[1]
+    responses = [*dict.fromkeys(each.response for each in OPERATIONS), types.Error]
+    schemas: Json = msgspec.json.schema_components(responses, ref_template=_COMPONENTS)[1]
     for schema in schemas.values():
         schema["description"] = inspect.cleandoc(schema.get("description", ""))
     paths: Json = {f"/api/v1{each.path}": {"get": _operation(each)} for each in OPERATIONS}

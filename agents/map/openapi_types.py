@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hatcast.agents.map.rendering import Awaited
 from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.days import BudgetRecord, QueryRecord
 from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
@@ -194,24 +193,3 @@ class FeatureCollection(msgspec.Struct, frozen=True, omit_defaults=True, kw_only
     policy: Policy | None = None
     cell: Cell | None = None
     slot: SlotHead | None = None
-
-
-TYPES = (
-    Releases,
-    Estimates,
-    CellReleases,
-    CellEstimates,
-    Running,
-    CellRunning,
-    Continual,
-    CellContinual,
-    Answers,
-    CellAnswers,
-    Clusterings,
-    Stored,
-    StatusView,
-    Awaited,
-    SurroundingsView,
-    FeatureCollection,
-    Error,
-)

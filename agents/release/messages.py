@@ -14,7 +14,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import TopicsTable
 from hatcast.agents.kafka.aio import AIOKafkaProducer
 from hatcast.agents.kafka.cloud_events import cloud_event, release_event
-from hatcast.agents.kafka.producers import OutputMessage
+from hatcast.agents.kafka.producers import OutputMessage, send_all
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, Relation
@@ -99,9 +99,5 @@ async def announce_days(
             # In a thread: thousands of charges take a tenth of a second to compose.
             of_day = partial(budget_message, settings.topics, settings.policy)
             messages = await asyncio.to_thread(list, map(of_day, days.keys(), days.values()))
-            sent = [
-                await producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=m.headers)
-                for m in messages
-            ]
-            await asyncio.gather(*sent)
+            await send_all(producer, messages)
             waiting = [date for date, day in days.items() if (await ledger.summary(date)).sequence != day.sequence]

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.aio import AIOKafkaProducer
+from hatcast.agents.kafka.producers import send_all
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
@@ -176,9 +177,7 @@ class PolicyTransition:
         """Send a budget record with the transition, from which a recovery restores it in Redis."""
         date = str(self._policy.from_date)
         message = budget_message(self._settings.topics, self._policy, date, await self._ledger.summary(date))
-        await self._producer.send_and_wait(
-            message.topic, message.value, key=message.key, partition=message.partition, headers=message.headers
-        )
+        await send_all(self._producer, [message])
 
 
 async def check_takeover(settings: Settings, redis: AnyRedis) -> None:
