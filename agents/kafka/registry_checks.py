@@ -13,6 +13,14 @@ from hatcast.stream.policy.table import differing_keys
 
 _ROLES: Final = ("means", "queries", "budget", "reports")
 _ROUNDING: Final = 1e-9
+END_THE_OTHERS: Final = (
+    "a tracker books a whole day, so whichever policy of this telemetry is first on a day leaves the others nothing:"
+    " stop all but one, or let one replace the other"
+)
+RAISE_THE_LIMIT: Final = (
+    "the running sums of a horizon are booked in full on each of its days, and daily_limit has no room for all: raise"
+    " it in each policy of this telemetry, or stop all but one"
+)
 NEW_NAME: Final = "start under a new policy.name"
 REPLACE: Final = "let a policy with a new policy.name replace it (policy.replaces and policy.from)"
 

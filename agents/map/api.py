@@ -19,7 +19,6 @@ from hatcast.agents.map.http import (
     RequestError,
     ResponseStream,
     accepts_gzip,
-    parse_answers,
     parse_cell,
     parse_kind,
     parse_span,
@@ -127,7 +126,8 @@ class Api:
     async def _queries(self, request: web.Request) -> web.StreamResponse:
         """Return answers to queries over days: of each query the newest period, or as requested."""
         reject_unknown(request.query, "policy", "query", "period", "slot", "format")
-        query, period, slot = parse_answers(request.query)
+        query, period = parse_text(request.query, "query"), parse_text(request.query, "period")
+        slot = parse_text(request.query, "slot", "time")
         name = self._policy(request)
         stored = self._feed.answers.policies.get(name)
         records = [] if stored is None else stored.find(query, period, slot)

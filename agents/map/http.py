@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 
 _CELL: Final = re.compile(r"[0-9a-f]{15}")
 _POLICY: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_TEXT_FORMS: Final = {
+_TEXT_FORMS: Final = {  # of a parameter: its form, and what a text of another form gets
     "policy": (_POLICY, "not a policy name; /api/v1/slots lists the policies"),
+    "name": (_POLICY, "not the name of a running mean; /api/v1/slots lists them under running"),
     "slot": (
         re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}"),
         'write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots',
     ),
-    "name": (_POLICY, "not the name of a running mean; /api/v1/slots lists them under running"),
-}
-_ANSWER_FORMS: Final = {
-    "query": (_POLICY, "the name of a query"),
-    "period": (re.compile(r"\d{4}-\d{2}-\d{2}"), 'the first date of a period, such as "2021-11-15"'),
-    "slot": (re.compile(r"\d{2}:\d{2}"), 'the local start of a slot, such as "09:00"'),
+    "query": (_POLICY, "write the name of a query; /api/v1/slots lists them under queries"),
+    "period": (
+        re.compile(r"\d{4}-\d{2}-\d{2}"),
+        'write the first date of a period, such as "2021-11-15"; /api/v1/slots lists them under queries',
+    ),
+    "time": (
+        re.compile(r"\d{2}:\d{2}"),
+        'write the local start of a slot, such as "09:00"; /api/v1/slots lists them under queries',
+    ),
 }
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})")
 _INSTANT_HINT: Final = 'write an instant with an offset, such as "2022-01-02T09:00:00+05:30" (in a URL "+" is "%2B")'
@@ -57,28 +61,11 @@ def reject_unknown(query: "MultiMapping[str]", *known: str) -> None:
             raise RequestError(400, f"unknown parameter: {allowed}")
 
 
-def parse_text(query: Mapping[str, str], name: str) -> str | None:
-    """Return the parameter `policy`, `slot` or `name`, that of a running mean; None without it. Raises RequestError."""
-    form, problem = _TEXT_FORMS[name]
-    return _matching(query, name, form, problem)
-
-
-def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
-    """Return the parameters `query`, `period` (a first date) and `slot` (a time), each None without it.
-
-    Raises RequestError.
-    """
-    name, period, slot = (
-        _matching(query, each, form, f"write {hint}; /api/v1/slots lists them under queries")
-        for each, (form, hint) in _ANSWER_FORMS.items()
-    )
-    return name, period, slot
-
-
-def _matching(query: Mapping[str, str], name: str, form: re.Pattern[str], problem: str) -> str | None:
-    """Return a parameter, or None without it. Raises RequestError if it does not match the form."""
+def parse_text(query: Mapping[str, str], name: str, form: str = "") -> str | None:
+    """Return a parameter, None without it. `form`: in `_TEXT_FORMS`, by default its name. Raises RequestError."""
+    pattern, problem = _TEXT_FORMS[form or name]
     value = query.get(name)
-    if value is not None and not form.fullmatch(value):
+    if value is not None and not pattern.fullmatch(value):
         raise RequestError(400, f"{name}: {problem}")
     return value
 

@@ -46,14 +46,6 @@ _LAST_WRITES: Final = {  # field of INFO with the state of its last write to dis
     Persistence.APPEND_ONLY: ("aof_last_write_status", "the last write to the append-only file failed"),
     Persistence.SNAPSHOTS: ("rdb_last_bgsave_status", "the last snapshot failed"),
 }
-_END_THE_OTHERS: Final = (
-    "a tracker books a whole day, so whichever policy of this telemetry is first on a day leaves the others nothing:"
-    " stop all but one, or let one replace the other"
-)
-_RAISE_THE_LIMIT: Final = (
-    "the running sums of a horizon are booked in full on each of its days, and daily_limit has no room for all: raise"
-    " it in each policy of this telemetry, or stop all but one"
-)
 _DROP_NO_ZEROS: Final = (
     "which readings of this telemetry were exactly 0 is public by that policy, for this one too: set drop_zero = false"
     " in all policies of the telemetry to hide it"
@@ -157,9 +149,11 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
             return
         own = own_record(settings, partitions, {}, configured_key(settings))
         if beside := registry_checks.policies_beside_a_tracker(facts, own):
-            yield warning("shared days", f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS)
+            yield warning("shared days", f"with {', '.join(beside)}, beside a tracker", registry_checks.END_THE_OTHERS)
         if beside := registry_checks.policies_without_room(facts, own):
-            yield warning("shared days", f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT)
+            yield warning(
+                "shared days", f"with {', '.join(beside)}, beside running sums", registry_checks.RAISE_THE_LIMIT
+            )
         if showing := registry_checks.policies_that_show_zeros(facts, own):
             yield warning("standing buses", f"{', '.join(showing)} has drop_zero = true", _DROP_NO_ZEROS)
     except (HatcastError, KafkaError):

@@ -99,19 +99,9 @@ class Registration:
         elif before.user_key != registered.record.user_key:
             log.warning("another user key is registered: Redis has lost the first one", policy=policy.name)
         if beside := registry_checks.policies_beside_a_tracker(facts, registered.record):
-            log.warning(
-                "a tracker books whole days: of these policies only the first on a day releases anything; stop all but"
-                " one, or let one replace the other",
-                policy=policy.name,
-                beside=beside,
-            )
+            log.warning(registry_checks.END_THE_OTHERS, policy=policy.name, beside=beside)
         if beside := registry_checks.policies_without_room(facts, registered.record):
-            log.warning(
-                "running sums book their horizon on each day, and daily_limit has no room for all policies of this"
-                " telemetry: raise it in each of them, or stop all but one",
-                policy=policy.name,
-                beside=beside,
-            )
+            log.warning(registry_checks.RAISE_THE_LIMIT, policy=policy.name, beside=beside)
         await with_retries(settings, registered.restore)
         return registered
 

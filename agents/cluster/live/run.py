@@ -38,14 +38,12 @@ from hatcast.stream.readings.formats import Format
 from hatcast.stream.records import ClustersRecord
 
 
-def recorded_vectors(
-    files: Sequence[Path], feed: Format, settings: Settings, chosen: Chosen, progress: Callable[[int], None]
-) -> Integers:
+def recorded_vectors(files: Sequence[Path], feed: Format, settings: Settings, chosen: Chosen) -> Integers:
     """Return int64 [n, d], in steps: the vectors of all users of recordings on the date. Raises HatcastError."""
-    return read_vectors(files, feed, settings, chosen.slots, progress, chosen.date).steps
+    return read_vectors(files, feed, settings, chosen.slots, lambda _: None, chosen.date).steps
 
 
-def telemetry_vectors(settings: Settings, chosen: Chosen, progress: Callable[[int], None]) -> Integers:
+def telemetry_vectors(settings: Settings, chosen: Chosen) -> Integers:
     """Return the same of the telemetry topic, folded as `hatcast batch` folds its dump.
 
     The dump is in a folder that only its owner may read, and deleted. Raises HatcastError if Kafka does not have it.
@@ -55,7 +53,7 @@ def telemetry_vectors(settings: Settings, chosen: Chosen, progress: Callable[[in
         with open_dump(settings, settings.topics.telemetry) as dump, path.open("wb") as file:
             for lines, _ in dump.chunks():
                 file.write(lines)
-        return recorded_vectors([path], DUMP, settings, chosen, progress)
+        return recorded_vectors([path], DUMP, settings, chosen)
 
 
 _PAUSE_S: Final = 0.5
@@ -131,8 +129,8 @@ def _trusted(
         state.mark_charged()
         note(f"charged epsilon {plan.chosen.epsilon:g} to {plan.chosen.date} as {plan.query}")
     if users is None:
-        return partial(telemetry_vectors, settings, plan.chosen, lambda _: None)
-    return partial(recorded_vectors, users.files, users.feed, settings, plan.chosen, lambda _: None)
+        return partial(telemetry_vectors, settings, plan.chosen)
+    return partial(recorded_vectors, users.files, users.feed, settings, plan.chosen)
 
 
 def _wait_for_day(policy: Policy, chosen: Chosen, note: Callable[[str], object]) -> None:
