@@ -156,9 +156,8 @@ class Api:
         name = self._policy(request)
         stored, head = self._feed.clusterings, {"policy": name}
         version = tuple(stored.ids(name))
-        return self._list(
-            request, "clusterings", lambda: stored.records(name), version, head, formats=rendering.WITHOUT_PLACES
-        )
+        formats = rendering.WITHOUT_PLACES
+        return self._list(request, "clusterings", lambda: stored.records(name), version, head, formats=formats)
 
     def _list(  # noqa: PLR0913 - what a list is made of
         self,
@@ -178,9 +177,9 @@ class Api:
         wanted = rendering.parse_format(request, formats)
         others = sorted((key, value) for key, value in request.query.items() if key not in ("policy", "format"))
         key = (wanted, request.path, head["policy"], *(f"{key}={value}" for key, value in others))
-        return self._bodies.body(
-            key, version, lambda: rendering.list_body(wanted, name, records(), head, more or {})
-        ).respond(request, rendering.VARY)
+        make = partial(rendering.list_body, wanted, name)
+        body = self._bodies.body(key, version, lambda: make(records(), head, more or {}))
+        return body.respond(request, rendering.VARY)
 
     async def _now(self, view: Callable[[int], bytes], request: web.Request) -> web.StreamResponse:
         """Return what depends on the time: the freshness of the records, or the slot that closes next by the clock."""
@@ -191,18 +190,16 @@ class Api:
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         """Return the OpenAPI document."""
         reject_unknown(request.query)
-        return self._bodies.body(("openapi",), None, lambda: Body(openapi.document_text(), rendering.JSON)).respond(
-            request
-        )
+        body = self._bodies.body(("openapi",), None, lambda: Body(openapi.document_text(), rendering.JSON))
+        return body.respond(request)
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
-        """Return the list of paths: as a page for browsers, else as rendering.JSON."""
+        """Return the list of paths: as a page for browsers, else as JSON."""
         reject_unknown(request.query)
         wants_page = "text/html" in request.headers.get("Accept", "")
-        make = (
-            (lambda: Body(openapi.index_page(), _PAGE)) if wants_page else lambda: Body(openapi.index(), rendering.JSON)
-        )
-        return self._bodies.body(("index", str(wants_page)), None, make).respond(request, rendering.VARY)
+        content, kind = (openapi.index_page, _PAGE) if wants_page else (openapi.index, rendering.JSON)
+        body = self._bodies.body(("index", str(wants_page)), None, lambda: Body(content(), kind))
+        return body.respond(request, rendering.VARY)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""
@@ -258,7 +255,7 @@ def _slot(policy: PolicyHistory | None, requested: str | None) -> SlotRecords | 
 
 
 def error_response(error: RequestError) -> web.Response:
-    """Return the rendering.JSON response for a rejected request."""
+    """Return the JSON response for a rejected request."""
     headers = {"Cache-Control": "no-store"} | _STATUS_HEADERS.get(error.status, {})
     content = msgspec.json.encode({"error": error.reason}) + b"\n"
     return web.Response(status=error.status, body=content, headers=headers | {"Content-Type": rendering.JSON})
