@@ -3,7 +3,7 @@
 `hatcast acls` prints them, and a start checks them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -75,6 +75,10 @@ def _topic(name: str, *operations: Operation) -> Grant:
     return Grant(Resource.TOPIC, name, operations)
 
 
+def _topics(names: Iterable[str], *operations: Operation) -> Iterator[Grant]:
+    return (_topic(name, *operations) for name in names)
+
+
 def _internal_group(name: str) -> Grant:
     """Return what librdkafka asks for a consumer without a group, too: it looks for a coordinator."""
     return Grant(Resource.GROUP, f"hatcast-{name}", (_DESCRIBE,))
@@ -85,8 +89,7 @@ def _worker(settings: Settings) -> Iterator[Grant]:
     topics, policy = settings.topics, settings.policy
     made = (_CREATE, _CONFIGS)
     yield _topic(topics.telemetry, _READ, _WRITE, *made)  # WRITE: heartbeat records of silent partitions
-    for name in (topics.means, topics.budget, topics.registry):
-        yield _topic(name, _READ, _WRITE, *made)
+    yield from _topics((topics.means, topics.budget, topics.registry), _READ, _WRITE, *made)
     yield _topic(topics.queries, _READ, *((_WRITE,) if policy.queries else ()), *made)  # ledger recovery reads it
     yield _topic(topics.estimates, _WRITE, *made)
     yield _topic(topics.running, _WRITE if policy.running else _DESCRIBE, *made)
@@ -95,11 +98,9 @@ def _worker(settings: Settings) -> Iterator[Grant]:
     yield Grant(Resource.GROUP, group, (_READ,))
     if policy.takes_reports:
         yield _topic(topics.reports, _READ, _WRITE, *made)
-        for name in (topics.clusters, topics.cluster_answers):
-            yield _topic(name, _DESCRIBE, *made)
+        yield from _topics((topics.clusters, topics.cluster_answers), _DESCRIBE, *made)
         yield Grant(Resource.GROUP, f"{group}/reports", (_READ,))
-    for name in ("registry", "recovery", "estimates"):
-        yield _internal_group(name)
+    yield from map(_internal_group, ("registry", "recovery", "estimates"))
     # Of all policies of the topic: recovery fences the others' producers.
     yield Grant(Resource.TRANSACTIONAL_ID, f"hatcast/{topics.telemetry}/", (_WRITE,), prefixed=True)
 
@@ -113,14 +114,12 @@ def _feed(settings: Settings) -> Iterator[Grant]:
 
 def _display(settings: Settings) -> Iterator[Grant]:
     """Yield the privileges of the map: it reads the public topics."""
-    for name in _public(settings):
-        yield _topic(name, _READ)
+    yield from _topics(_public(settings), _READ)
 
 
 def _reader(settings: Settings) -> Iterator[Grant]:
     """`hatcast tail`, `hatcast export` and programs of docs/consume.md."""
-    for name in _public(settings):
-        yield _topic(name, _READ)
+    yield from _topics(_public(settings), _READ)
     yield _internal_group("export")
 
 
@@ -132,10 +131,8 @@ def _operator(settings: Settings) -> Iterator[Grant]:
     others = [topics.means, topics.queries, topics.budget, topics.estimates, topics.running, topics.dead_letters]
     if policy.takes_reports:
         others += [topics.reports, topics.clusters, topics.cluster_answers]
-    for name in others:
-        yield _topic(name, _DESCRIBE, _CONFIGS)
-    for name in ("registry", "dump", "doctor"):
-        yield _internal_group(name)
+    yield from _topics(others, _DESCRIBE, _CONFIGS)
+    yield from map(_internal_group, ("registry", "dump", "doctor"))
     if _takes_requests(settings):
         yield Grant(Resource.TRANSACTIONAL_ID, f"hatcast/{topics.telemetry}/registry", (_WRITE,))
 
@@ -157,11 +154,9 @@ def _cluster(settings: Settings) -> Iterator[Grant]:
     yield _topic(topics.clusters, _READ, _WRITE, _CONFIGS)
     yield _topic(topics.budget, _WRITE, _CONFIGS)
     yield _topic(topics.registry, _READ, _CONFIGS)  # whether a policy beside it has a limit for itself alone
-    others = [topics.means, topics.queries, topics.estimates, topics.dead_letters, topics.reports]
-    for name in [*others, topics.running]:
-        yield _topic(name, _DESCRIBE, _CONFIGS)
-    for name in ("cluster", "dump", "registry"):
-        yield _internal_group(name)
+    others = [topics.means, topics.queries, topics.estimates, topics.dead_letters, topics.reports, topics.running]
+    yield from _topics(others, _DESCRIBE, _CONFIGS)
+    yield from map(_internal_group, ("cluster", "dump", "registry"))
 
 
 def _public(settings: Settings) -> list[str]:
