@@ -15,7 +15,7 @@ pytest_plugins = [
     "tests.unit.surveyed",
 ]
 
-# Each of six processes collects all tests, and keeps them: to look for garbage among them would take a fifth of the
+# Each of four processes collects all tests, and keeps them: to look for garbage among them would take a fifth of the
 # time. A library that takes long to import is imported by the tests that need it.
 gc.disable()
 

@@ -54,7 +54,7 @@ def server_settings(host: str, port: int, controller: int, bind: str) -> dict[st
         "group.initial.rebalance.delay.ms": "0",
         "broker.session.timeout.ms": "3000",  # after kill -9 the node waits for the end of its own old session
         "broker.heartbeat.interval.ms": "500",
-        # Six of them wait most of the time: with fewer threads and no empty records of metadata that takes 0.9 s of a
+        # Four of them wait most of the time: with fewer threads and no empty records of metadata that takes 0.9 s of a
         # processor a minute in place of 1.6.
         "metadata.max.idle.interval.ms": "0",
         "num.io.threads": "2",
