@@ -14,7 +14,7 @@ from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.agents.progress import AddBar, no_bar
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at, next_date
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at, later
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
@@ -131,7 +131,7 @@ class FilesPath:
                 records = [record for name, record in known if name in names or query_kind(name)]
                 # In the order of the first run: by commit number.
                 yield from sorted(records, key=lambda record: HEAD.decode(record).seq or 0)
-            elif self.folded.is_final(self.calendar.previous_day_end(next_date(day)) + self.policy.lateness_ms):
+            elif self.folded.is_final(self.calendar.previous_day_end(later(day, 1)) + self.policy.lateness_ms):
                 self._close_if_necessary(tracker, day)
                 yield from self._committed(tracker.settle(self.noise, add_bar(f"settling {day}", None)))
                 self.ledger.store_tracker_state(day, tracker.end_day())

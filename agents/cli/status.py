@@ -30,7 +30,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.agents.tables.terminal import print_fitted, table
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
+from hatcast.stream.fold.hats import Calendar, later, min_watermark
 from hatcast.stream.fold.users import horizon_of
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
@@ -276,7 +276,7 @@ async def read_tracker(store: HatStore, ledger: LedgerStore, policy: Policy) -> 
     if date is None:
         return {"settled": settled or None, "date": None, "ended": None, "closed": None}
     watermark = min_watermark(await store.watermarks())
-    ends_ms = calendar.previous_day_end(next_date(date)) + policy.lateness_ms
+    ends_ms = calendar.previous_day_end(later(date, 1)) + policy.lateness_ms
     complete_from = await store.complete_from()
     lost = complete_from is not None and calendar.day_start(date) < complete_from
     return {

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, decode_record
+from hatcast.stream.fold.hats import later
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
@@ -86,4 +86,4 @@ def day_before(first_date: str | None) -> str:
     """Return the day before a policy's first day; a text after any date if that day is unknown."""
     if first_date is None:
         return "9999-99-99"
-    return (date.fromisoformat(first_date) - timedelta(days=1)).isoformat()
+    return later(first_date, -1)

@@ -15,7 +15,7 @@ from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
 from hatcast.agents.release.batching import MAX_BATCH
 from hatcast.agents.release.kind import Due, DuePart, ReleaseContext, ReleaseKind
-from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
+from hatcast.stream.fold.hats import Calendar, later, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.policy.policy import Policy
@@ -273,7 +273,7 @@ class ContinualHats:
             return
         end_date = await self._context.ledger.end_date()
         for name in await self._horizons.known():
-            if self._sums.horizon(name).last <= sealed or end_date <= next_date(sealed):
+            if self._sums.horizon(name).last <= sealed or end_date <= later(sealed, 1):
                 await self._horizons.drop(name)
                 log.info("horizon finished", horizon=name)
         self._dropped_through = sealed

@@ -26,7 +26,7 @@ from hatcast.agents.release.batching import batches_of
 from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import DuePart, ReleaseContext, Session
 from hatcast.agents.timetable.speeds import timetable_of
-from hatcast.stream.fold.hats import Calendar, next_date
+from hatcast.stream.fold.hats import Calendar, later
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import is_queried
@@ -178,7 +178,7 @@ class TrackedHats:
         await self.store_state(date, state)
         if await self._ledger.tracker.read() != state:  # another worker has stored one before: that one holds
             raise Behind
-        self._log_timetable(next_date(date), before)
+        self._log_timetable(later(date, 1), before)
 
     def _log_timetable(self, date: str, before: Timetable | None) -> None:
         """Log that another timetable holds from a date on."""
@@ -192,7 +192,7 @@ class TrackedHats:
 
         Slots that became final since, as after an outage, are released in the next round, and the date settled then.
         """
-        if not await self._hats.is_closed(next_date(date)):
+        if not await self._hats.is_closed(later(date, 1)):
             return False
         now_open = await self._store.open_slots()  # read after the watermark: every slot of the date is open now
         return all(slot in slots for slot in now_open if slot.partition("/")[0] == date)

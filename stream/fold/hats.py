@@ -44,14 +44,9 @@ class Slot:
         return f"{self.date}/{self.name}"
 
 
-def next_date(date: str) -> str:
-    """Return the local date after another one."""
-    return (local_date.fromisoformat(date) + _DAY).isoformat()
-
-
-def previous_date(date: str) -> str:
-    """Return the local date before another one."""
-    return (local_date.fromisoformat(date) - _DAY).isoformat()
+def later(date: str, days: int) -> str:
+    """Return the local date so many days later."""
+    return (local_date.fromisoformat(date) + timedelta(days=days)).isoformat()
 
 
 class Calendar:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hatcast.stream.fold.hats import Calendar, Slot, previous_date
+from hatcast.stream.fold.hats import Calendar, Slot, later
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
@@ -73,7 +73,7 @@ class PolicyTracker:
         """
         if self._state is not None or self._file is None:
             return None
-        before = previous_date(date)
+        before = later(date, -1)
         return before, self._tracker.state(self._policy.policy_id, before).encoded()
 
     def begin_day(self, date: str, records: Iterable[tuple[str, bytes]]) -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from enum import StrEnum
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import Calendar, later
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.policy import HybridKeys, Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
@@ -141,7 +141,7 @@ def window_at(running: Running, at: SlotInputs) -> Callable[[SlotInputs], bool]:
         # By its end: so the window has the slot itself, however long it is, and no part of an hour twice.
         start_ms = at.end_ms - _SPAN_MS[running.window]
         return lambda slot: slot.end_ms > start_ms
-    first, weekend = _first_date(running, at.date), _is_weekend(at.date)
+    first, weekend = later(at.date, 1 - running.days), _is_weekend(at.date)
 
     def is_in(slot: SlotInputs) -> bool:
         is_of_hour = running.has_hour(slot.name) if running.window is Window.PERIOD else slot.name == at.name
@@ -157,7 +157,7 @@ def window_start(running: Running, at: SlotInputs, calendar: Calendar) -> int:
     """
     if running.window in _SPAN_MS:
         return at.end_ms - _SPAN_MS[running.window]
-    day = at.date if running.window is Window.TODAY else _first_date(running, at.date)
+    day = at.date if running.window is Window.TODAY else later(at.date, 1 - running.days)
     slots = calendar.slots_of(day)
     while not any(running.has_hour(slot.name) for slot in slots):  # hours that the local clock skipped
         day = later(day, 1)
@@ -165,15 +165,6 @@ def window_start(running: Running, at: SlotInputs, calendar: Calendar) -> int:
     if running.window is Window.PERIOD:
         return next(slot.start_ms for slot in slots if running.has_hour(slot.name))
     return calendar.day_start(day)
-
-
-def later(day: str, days: int) -> str:
-    """Return the local date so many days later."""
-    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
-
-
-def _first_date(running: Running, day: str) -> str:
-    return later(day, 1 - running.days)
 
 
 def _is_weekend(day: str) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.fold.hats import later
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf
 from hatcast.stream.records import NormalRecord, ReleaseRecord, RunningRecord
@@ -17,7 +18,6 @@ from hatcast.stream.running.inputs import (
     RunningSetting,
     SlotInputs,
     estimate_inputs,
-    later,
     release_inputs,
     window_at,
     window_start,
