@@ -6,7 +6,7 @@ apart. See docs/specification/estimators.md, section 4, and docs/proofs.md, "Sev
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Self
@@ -119,11 +119,6 @@ class ValuesForm:
 def values_form(policy: Policy) -> ValuesForm:
     """Return the estimator of a policy with several values. Raises SettingError if no estimate could be made."""
     return ValuesForm(VALUE_ESTIMATORS[policy.estimator], _axes(policy))
-
-
-def noise_shares(policy: Policy) -> Sequence[Fraction]:
-    """Return the shares of a release's epsilon, one for the noise of each value."""
-    return [Fraction(1, len(policy.released_values))] * len(policy.released_values)
 
 
 def _axes(policy: Policy) -> tuple[Axis, ...]:

@@ -138,7 +138,7 @@ def gaussian_half_width(central: float, local: float, reports: int, weight: Frac
         return gaussian.quantile95(local)
     share = float(weight)
     deviation = math.hypot(share * central, (1 - share) * local / math.sqrt(reports))
-    return math.ceil(gaussian.continuous_quantile95(deviation) + 3.5)
+    return math.ceil(gaussian.QUANTILE95 * deviation + 3.5)
 
 
 def estimate(

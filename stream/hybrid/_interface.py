@@ -65,11 +65,6 @@ class Spread:
     local_milli: int
     gap_milli: int = 0  # mu_L - mu_T, milli-units
 
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether both groups have the same distribution."""
-        return self.central_milli == self.local_milli and not self.gap_milli
-
 
 @dataclass(frozen=True, slots=True)
 class HybridParameters:
@@ -235,7 +230,7 @@ def check(estimator: HybridEstimator, parameters: HybridParameters) -> None:
         raise SettingError(
             key, f"is missing, but {estimator.name} needs it", "write it in the values' unit, or use pwh"
         )
-    if estimator.needs is Needs.SIGMA and not spread.is_homogeneous:
+    if estimator.needs is Needs.SIGMA and (spread.central_milli != spread.local_milli or spread.gap_milli):
         raise SettingError(key, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")
 
 

@@ -9,7 +9,7 @@ the token of the recovery.    [docs/proofs.md, "One ledger"; decisions/0004]
 from collections.abc import Collection, Mapping, Sequence
 
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
+from hatcast.stream.ledger.adoption import AdoptionBatch, Position, Published
 from hatcast.stream.ledger.book import Book, lower_total_limit
 from hatcast.stream.ledger.progress import restore_marks
 from hatcast.stream.ledger.recovery import RecoveryCheck, position_of, require
@@ -72,7 +72,10 @@ def adopt(
     if stored != position:
         raise AlreadyAdopted(None if stored is None else position_of(rows.ADOPTED, stored))
     for answered in batch.answered:
-        _restore_answered(draft, answered)
+        for date in answered.period.dates:
+            book = Book.read(draft, answered.policy, date, cap=None)
+            book.restore(answered.query, answered.places, answered.epsilon)
+            book.write()
     for budget in batch.budgets:
         _restore_budget(draft, budget)
     for name, (span, partitions) in batch.spans.items():
@@ -160,14 +163,6 @@ def _store_oldest(draft: Draft, batch: AdoptionBatch, name: str, date: str, firs
     stored = draft.get(rows.OLDEST, field)
     if stored is None or position_of(rows.OLDEST, stored).topic_id != own.topic_id:
         draft.set(rows.OLDEST, field, own.stored.encode())
-
-
-def _restore_answered(draft: Draft, answered: Answered) -> None:
-    """Restore the reservation of an answered query, on each date of its period."""
-    for date in answered.period.dates:
-        book = Book.read(draft, answered.policy, date, cap=None)
-        book.restore(answered.query, answered.places, answered.epsilon)
-        book.write()
 
 
 def _restore_budget(draft: Draft, budget: BudgetRecord) -> None:

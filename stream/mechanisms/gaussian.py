@@ -45,7 +45,7 @@ _MIN_EPSILON: Final = 1e-6  # a smaller epsilon is returned as this
 _BISECTIONS: Final = 50
 _TOLERANCE: Final = 1e-9  # relative, of a scale
 _DEVIATION_TOLERANCE: Final = 1e-7  # absolute
-_QUANTILE95: Final = 1.96  # a little above the normal quantile
+QUANTILE95: Final = 1.96  # a little above the normal quantile
 
 
 def delta_for_epsilon(epsilon: float, ratio: float) -> float:
@@ -183,12 +183,7 @@ def composed_epsilon(ratio: float, excess_loss: float, number: int, delta: float
 
 def quantile95(scale: float) -> int:
     """Return a q with P(|X| <= q) >= 0.95, at most one step too large; 0 for scale 0. By (a) of the lemma."""
-    return math.ceil(_QUANTILE95 * scale)
-
-
-def continuous_quantile95(deviation: float) -> float:
-    """Return a q with P(|G| <= q) >= 0.95 for continuous noise."""
-    return _QUANTILE95 * deviation
+    return math.ceil(QUANTILE95 * scale)
 
 
 def variance(scale: float) -> float:

@@ -5,11 +5,11 @@ Needs only the noise fields of the published records, so a ledger restored from 
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Final
 
 from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.estimators import ESTIMATORS, Parameters, capped_ratio
-from hatcast.stream.estimators.values import noise_shares
 from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.grid import Grid, fineness
@@ -51,7 +51,8 @@ def charge_split(policy: Policy, least: int) -> ChargeSplit | None:
     if not isinstance(policy.method, MeansKeys):
         return None
     if isinstance(policy.method, ValuesKeys):
-        return ChargeSplit(tuple(noise_shares(policy)), (), least)
+        number = len(policy.released_values)
+        return ChargeSplit((Fraction(1, number),) * number, (), least)
     return ChargeSplit.of(ESTIMATORS[policy.estimator].shares, least)
 
 
