@@ -104,9 +104,9 @@ def test_a_worker_that_is_killed_at_a_step_leaves_one_value_of_each_query(step: 
 def test_a_policy_that_registers_beside_a_tracker_is_warned_of_it_in_the_log(pipeline: Pipeline) -> None:
     first = pipeline.worker()
     pipeline.wait_for_partitions(first)
-    assert "a tracker books whole days" not in first.logged()
+    assert "a tracker books a whole day" not in first.logged()
     beside = pipeline.worker(config=pipeline.changed({"policy": {"name": f"{pipeline.settings.policy.name}-beside"}}))
     pipeline.wait(lambda: "policy registered" in beside.logged(), "a second policy", beside)
-    pipeline.wait(lambda: "a tracker books whole days" in beside.logged(), "the warning", beside)
-    (line,) = [json.loads(line) for line in beside.logged().splitlines() if "a tracker books whole days" in line]
+    pipeline.wait(lambda: "a tracker books a whole day" in beside.logged(), "the warning", beside)
+    (line,) = [json.loads(line) for line in beside.logged().splitlines() if "a tracker books a whole day" in line]
     assert (line["level"], line["beside"]) == ("warning", [pipeline.settings.policy.name])
