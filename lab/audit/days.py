@@ -187,7 +187,7 @@ class DayFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one share."""
         trip: Trip = neighbours.data
-        at, share = random.integers(0, len(trip.one)), random_share(random)
+        share, at = random_share(random), random.integers(0, len(trip.one))
         return self._neighbours(replace(trip, one=changed(trip.one, at, share)))
 
     def _neighbours(self, trip: Trip) -> Neighbours:

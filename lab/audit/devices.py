@@ -135,7 +135,7 @@ class ClusteringFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one coordinate of the user's other vector."""
         day: DeviceDay = neighbours.data
-        at, share = random.integers(0, self._slots), random_share(random)
+        share, at = random_share(random), random.integers(0, self._slots)
         return self._neighbours(replace(day, other=changed(day.other, at, share)))
 
     def _vectors(self, random: RandomNumbers, users: int) -> Vectors:

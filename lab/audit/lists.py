@@ -80,8 +80,8 @@ class ListFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the pairs of one user-day."""
         recording: ComparedRecording = neighbours.data
-        at = random.integers(0, len(recording.users))
-        return self._neighbours(replace(recording, users=changed(recording.users, at, self._pairs(random))))
+        pairs, at = self._pairs(random), random.integers(0, len(recording.users))
+        return self._neighbours(replace(recording, users=changed(recording.users, at, pairs)))
 
     def _pairs(self, random: RandomNumbers) -> Pairs:
         number = random.integers(1, len(self._all) + 1)

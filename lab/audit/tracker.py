@@ -68,7 +68,7 @@ class TrackerFamily(Family):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the bus's speed in one HAT."""
         day: TrackerDay = neighbours.data
-        at, share = random.integers(0, len(day.other)), random_share(random)
+        share, at = random_share(random), random.integers(0, len(day.other))
         return self._neighbours(replace(day, other=changed(day.other, at, share)))
 
     def _hat(self, random: RandomNumbers) -> Rows:
