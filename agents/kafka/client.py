@@ -69,9 +69,8 @@ def confluent_options(settings: Settings) -> dict[str, Any]:
         "reconnect.backoff.ms": BACKOFF_MS,
         "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
         "logger": _NO_LOG,
-        "error_cb": lambda _: (
-            None
-        ),  # it retries by itself. Without a callback librdkafka prints; a fatal error is raised by the failing call
+        # It retries by itself. Without a callback it prints; a fatal error is raised by the failing call.
+        "error_cb": lambda _: None,
     }
     if _uses_sasl(settings):
         options |= {

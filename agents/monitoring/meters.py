@@ -129,10 +129,10 @@ class _PolicyLabel(Collector):
 
 def _check(metric: declared.Metric[Any], labels: Mapping[str, str]) -> None:
     """Reject labels or values that are not declared: a value could be a vehicle's."""
-    declared = {label.name: label.values for label in metric.labels}
-    if labels.keys() != declared.keys():
-        raise ValueError(f"{metric.name} has the labels {list(declared)}: pass each of them")
-    for name, values in declared.items():
+    known = {label.name: label.values for label in metric.labels}
+    if labels.keys() != known.keys():
+        raise ValueError(f"{metric.name} has the labels {list(known)}: pass each of them")
+    for name, values in known.items():
         if values and labels[name] not in values:
             raise ValueError(f"{metric.name}: this value of the label {name} is not declared: declare it")
 
