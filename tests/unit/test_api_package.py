@@ -71,6 +71,12 @@ def test_every_public_name_is_loaded_and_described() -> None:
         _ = hatcast.bath
 
 
+def test_checkers_of_types_see_every_public_name_from_where_it_is_loaded() -> None:
+    (typed,) = [each for each in ast.parse(Path(hatcast.__file__).read_text()).body if isinstance(each, ast.If)]
+    imported = [each for each in typed.body if isinstance(each, ast.ImportFrom)]
+    assert {name.asname: each.module for each in imported for name in each.names} == hatcast._MODULES
+
+
 def test_only_a_function_named_raw_returns_private_figures() -> None:
     functions = {name for name in hatcast.__all__ if inspect.isfunction(getattr(hatcast, name))}
     names = {"batch", "estimates", "load_settings", "plan", "plan_continual", "raw_means", "read", "running_means"}

@@ -14,7 +14,9 @@ from hatcast.agents.kafka.registry_checks import (
     policies_that_show_zeros,
     with_current_key,
 )
+from hatcast.agents.recovery.domain import Domain
 from hatcast.stream.errors import HatcastError
+from tests.displaying import SETTINGS
 
 OWN = PolicyRecord(
     domain="buses",
@@ -154,13 +156,14 @@ def test_a_name_that_another_telemetry_has_is_refused() -> None:
     check_policy_name("speed", "buses", [OWN, changed(OWN, {"domain": "trams", "policy": "other"})])
 
 
-def test_facts_name_every_output_topic_ever_used_and_ignore_what_they_do_not_know() -> None:
+def test_a_domain_has_every_output_topic_ever_used_and_facts_ignore_what_they_do_not_know() -> None:
     other = changed(OWN, {"policy": "old", "topics": PolicyTopics(means="m0", queries="q", budget="b0")})
+    domain, own = Domain.of(facts_of(OWN, other), SETTINGS, 4), SETTINGS.topics
+    assert domain.releases == {"m", "m0", "q", own.means, own.queries}
+    assert domain.budgets == {"b", "b0", own.budget}
+    assert domain.outputs == domain.releases | domain.budgets
     found = Facts.of("t", {**facts_of(OWN, other).values, "sealed/2022-01-02": b"not ours to read"})
-    topics = [each.topics for each in found.policies.values()]
-    assert {each.means for each in topics} == {"m", "m0"}
-    assert {name for each in topics for name in (each.means, each.queries)} == {"m", "m0", "q"}
-    assert {each.budget for each in topics} == {"b", "b0"}
+    assert found.policies == {"speed": OWN, "old": other}
     assert found.of_kind("sealed/") == {"2022-01-02": b"not ours to read"}
     with pytest.raises(HatcastError, match=r"topic t: the record 'policy/x' cannot be read"):
         Facts.of("t", {"policy/x": b"{}"})
