@@ -19,7 +19,7 @@ from hatcast.agents.errors.causes import Waiting
 from hatcast.stream.errors import HatcastError, SettingError, name_fix
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 Answer = TypeVar("Answer")
 
@@ -183,8 +183,8 @@ def broker_name(settings: Settings) -> str:
     return f"Kafka at {settings.kafka.bootstrap_servers}"
 
 
-def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> None:
-    """Wait until a broker accepts the login and answers; retry with backoff for `patience_s` seconds.
+def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> "ClusterMetadata":
+    """Wait until a broker accepts the login, return what it answers; retry with backoff for `patience_s` seconds.
 
     A terminal gets a line after the first failed attempts: `Waiting`.
 
@@ -202,15 +202,13 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
     deadline_s, waiting = start_s + patience_s, Waiting(broker_name(settings), patience_s, start_s)
     while True:
         try:
-            admin.list_topics(timeout=max(0.1, min(ATTEMPT_SECONDS, deadline_s - monotonic_s())))
+            return admin.list_topics(timeout=max(0.1, min(ATTEMPT_SECONDS, deadline_s - monotonic_s())))
         except KafkaException:
             admin.poll(0)
             _raise_permanent_error(settings, errors)
             if monotonic_s() >= deadline_s:
                 raise HatcastError(_unreachable(settings, patience_s)) from None
             waiting.tried(monotonic_s())
-        else:
-            return
 
 
 def _raise_permanent_error(settings: Settings, errors: Iterable[tuple[str, str]]) -> None:

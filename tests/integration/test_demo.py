@@ -14,11 +14,13 @@ import pytest
 import redis
 from confluent_kafka import Producer
 
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.demo.defaults import TOPICS
 from hatcast.agents.demo.embedded import PARTITIONS, Services
 from hatcast.agents.demo.rendering import Lines
 from hatcast.agents.demo.run import run_demo
 from hatcast.agents.demo.state import DemoOptions
+from hatcast.agents.kafka import grants
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError
 from tests.integration.demonstrating import (
@@ -286,3 +288,14 @@ def test_two_sets_of_services_run_side_by_side_with_four_partitions_a_topic() ->
         topics = Producer({"bootstrap.servers": mine.kafka}).list_topics(timeout=10).topics
         assert len(topics["one"].partitions) == PARTITIONS
     assert not first.folder.exists()
+
+
+def test_rights_are_not_asked_for_where_no_controller_would_ever_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "hatcast.toml"
+    with Services(["hats.means"]) as services:
+        changes = {"kafka": {"bootstrap_servers": services.wait().kafka}, "policy": {"name": "city"}}
+        config.write_text(toml(merged(DEFAULTS, changes)))
+        monkeypatch.setattr(grants, "_missing", lambda *_: pytest.fail("a question that waits for its timeout"))
+        grants.check_permissions(load_settings(config, {}), grants.Role.DISPLAY)
