@@ -61,7 +61,7 @@ def test_a_hexagon_has_its_history_running_means_and_answers_and_its_link_opens_
     expect(card.locator("#cell-answers")).to_contain_text("2 Jan 2022 to 3 Jan 2022")
     expect(card).to_contain_text("Midday")  # the running mean of a part of the day
     page.click("#show-releases")
-    page.wait_for_function("location.href.includes('show=releases')")
+    page.wait_for_function("() => location.href.includes('show=releases')")  # a string is against the page's policy
     again = offline(made, open_page, page.evaluate("location.search"))
     expect(again.locator("#show-releases")).to_have_attribute("aria-pressed", "true")
     expect(again.locator("#cell-body")).to_contain_text(str(cell))

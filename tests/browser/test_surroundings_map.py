@@ -4,6 +4,7 @@ Also: a title, names and records with markup in them are text.
 """
 
 import json
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import TOPICS, Day, hexagons, open_day
 from tests.browser.saved import check_picture, saved
 from tests.displaying import CELLS, answered, budget, clustered, release
+from tests.services.lifecycle import wait_until
 from tests.surroundings import HUB, tables, write_basemap, write_timetable
 
 PLACE = f"near {HUB}, routes 1, 12, 801"
@@ -255,9 +257,18 @@ def marked_records() -> list[tuple[str, bytes]]:
     ]
 
 
+def is_released(day: Day, policy: str) -> bool:
+    try:
+        return MARKED_CELL.encode() in day.get(f"/api/v1/latest?policy={policy}")
+    except urllib.error.HTTPError:
+        return False
+
+
 def test_markup_in_titles_names_and_records_is_text(mapped_day: Day, open_page: OpenPage) -> None:
     for topic, record in marked_records():
         mapped_day.publish([record], topic)
+    # A page of a policy that has no release yet shows none until it is opened again.
+    wait_until(lambda: is_released(mapped_day, "marked"), None, 60, "releases with markup")
     page = open_page(f"{mapped_day.url}?policy=marked", within=mapped_day.url, foreseen=READS)
     expect(page).to_have_title(MARKUP)
     expect(page.locator("h1")).to_have_text(MARKUP)
