@@ -19,7 +19,7 @@ UNREADABLE: Final = (ValueError, RecursionError)
 
 
 def readable(decode: Callable[[bytes], T], value: bytes) -> T | None:
-    """Return what a decoder of msgspec reads; None if it is not such a record."""
+    """Decode bytes with a decoder of msgspec; return None if they are not a valid record."""
     try:
         return decode(value)
     except UNREADABLE:
@@ -46,7 +46,7 @@ class RecordingError(HatcastError):
 
 
 def as_option(name: str, value: object) -> str:
-    """Return an option as it is typed, for a fix: in Python it is an argument or a field of `Columns`."""
+    """Return an option as in a shell, for an error's text; in Python it is an argument or a field of `Columns`."""
     return f"`--{name} {value}`"
 
 

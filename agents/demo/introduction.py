@@ -44,7 +44,7 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
 
 
 def _what(policy: Policy) -> tuple[str, str]:
-    """Return what is released, and what its budget counts."""
+    """Return two phrases: the releases, and the unit of their budget."""
     quantity = f"means of buses, {policy.quantity},"
     match policy.method:
         case TrackerKeys():

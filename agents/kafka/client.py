@@ -184,7 +184,7 @@ def broker_name(settings: Settings) -> str:
 
 
 def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> "ClusterMetadata":
-    """Wait until a broker accepts the login, return what it answers; retry with backoff for `patience_s` seconds.
+    """Return the metadata of the cluster once a broker accepts the login; retry with backoff for `patience_s` seconds.
 
     A terminal gets a line after the first failed attempts: `Waiting`.
 

@@ -57,7 +57,7 @@ def policies_beside_a_tracker(facts: Facts, own: PolicyRecord) -> list[str]:
 
 
 def policies_without_room(facts: Facts, own: PolicyRecord) -> list[str]:
-    """Return the policies that share days with `own`, if their limit has no room beside a horizon of running sums.
+    """Return policies that share days with `own` and running sums, if the daily limit is too small for both.
 
     Each horizon is booked in full on each of its days, and the smallest `daily_limit` of all policies applies.
     """

@@ -133,7 +133,7 @@ class ClippedMeans(Estimator):
         return 1
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """As Estimator. Half of epsilon pays for the interval, half for the noise."""
+        """Estimate the mean; half of epsilon is for the interval, half for the noise. Otherwise as in `Estimator`."""
         if not len(users.counts):
             return None
         arrays = arrays_of(users.counts, parameters)

@@ -342,7 +342,7 @@ class Linear(OneDraw):
         return weighted_mean(users, self.weights(users.counts, parameters), parameters)
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """As Estimator. Never None, because no interval is drawn."""
+        """Return the bias as `Estimator` does; never None, because no interval is drawn."""
         return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
 
 

@@ -52,7 +52,7 @@ class ArrayAveraging(Linear):
         return weights_in(counts, arrays), arrays.number
 
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
-        """As OneDraw. Groups the users once, for value, sensitivity and the record's counts."""
+        """Return what `OneDraw` does; users are grouped once, for value, sensitivity and the record's counts."""
         arrays = arrays_of(users.counts, parameters)
         weights = weights_in(users.counts, arrays), arrays.number
         value = weighted_mean(users, weights, parameters)

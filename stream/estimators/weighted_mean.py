@@ -42,7 +42,7 @@ class WeightedMean(Linear):
         return weights, total(weights[0])
 
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
-        """As OneDraw. Computes the weights once, also for the record's counts."""
+        """Return what `OneDraw` does; weights are computed once, also for the record's counts."""
         weights = self.weights(users.counts, parameters)
         value = weighted_mean(users, weights, parameters)
         return BeforeNoise.of(value, self.sensitivity(users.counts, parameters), parameters, weights)

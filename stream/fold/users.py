@@ -199,7 +199,7 @@ class HorizonLimit(UserLimit):
         self._number = lru_cache(_SLOTS_CACHED)(SlotIndex(policy).of)
 
     def period_of(self, day: str) -> str:
-        """As UserLimit. A date outside of all horizons, whose readings do not count, is a period of its own."""
+        """Return the period of a date: its horizon, or the date itself outside of all, where no reading counts."""
         horizon = self._keys.horizon_of(day)
         return day if horizon is None else horizon.first.isoformat()
 
@@ -215,7 +215,7 @@ class HorizonLimit(UserLimit):
         return user
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
-        """As UserLimit. Slots that the user entered later count as well: readings may arrive out of order."""
+        """Return why a reading is rejected. Later slots of the user count as well: readings may arrive out of order."""
         places = _of_horizon(user).places
         slots = places.get(cell)
         if slots is None:

@@ -133,7 +133,7 @@ class Devices:
         self.vectors: Integers = np.array(noisy, np.int64).reshape(vectors.shape)
 
     def clusters(self, centres: Integers) -> Integers:
-        """As Reports. Raises ValueError after `setting.iterations` calls, because epsilon is split for that many."""
+        """Return what `Reports` does. Raises ValueError after `setting.iterations` calls: epsilon is for that many."""
         if not self._left:
             raise ValueError("devices answer once per iteration, and no more")
         self._left -= 1
