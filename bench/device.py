@@ -25,7 +25,7 @@ from hatcast.agents.device.store import open_store
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.synthetic import CityOptions, make_city
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.replay.heartbeats import RecordingPass

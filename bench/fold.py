@@ -15,8 +15,8 @@ from bench.figures import Figure, middle, show
 from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import FoldChanges, restore, take_changes
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns, unpack
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import h3.api.basic_str as h3
 import msgspec
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import DeviceReport, HybridParameters, encode_report
 from hatcast.stream.hybrid.report_fold import GenuineReport, ReportFold

@@ -16,7 +16,7 @@ from hatcast.agents.config.settings import load_settings, parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import HatcastError, RecordingError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import FoldChanges, StoredPartition
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.reading_fold import Fold, reading_fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import tzdata
 
-from hatcast.stream.fold import hats
+from hatcast.stream.fold import calendar
 from hatcast.stream.time_zones import time_zone
 
 ZONE: Final = "Asia/Kolkata"
@@ -18,7 +18,7 @@ _OTHER: Final = "Asia/Dhaka"
 
 def use_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calendars that this process makes from now on have the other rules."""
-    monkeypatch.setattr("hatcast.stream.fold.hats.time_zone", _other_zone)
+    monkeypatch.setattr("hatcast.stream.fold.calendar.time_zone", _other_zone)
 
 
 def use_other_tables_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,13 +27,13 @@ def use_other_tables_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(name: str) -> ZoneInfo:
         return _other_zone(name) if name == ZONE else time_zone(name)
 
-    monkeypatch.setattr("hatcast.stream.fold.hats.time_zone", of)
+    monkeypatch.setattr("hatcast.stream.fold.calendar.time_zone", of)
     monkeypatch.setattr("hatcast.stream.readings.formats._times.time_zone", of)
 
 
 def have_other_tables() -> None:
     """Wrap a worker: whatever its policy's zone is, its calendars have the other rules."""
-    hats.time_zone = _other_zone  # type: ignore[attr-defined,assignment]  # in the worker's own process
+    calendar.time_zone = _other_zone  # type: ignore[attr-defined,assignment]  # in the worker's own process
 
 
 def _other_zone(name: str) -> ZoneInfo:

@@ -7,7 +7,7 @@ from typing import Any
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import EstimatorKeys, Policy, Relation, read_policy

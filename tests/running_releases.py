@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import msgspec
 import numpy as np
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records import CountsRecord, NoiseRecord, ReleaseRecord
 

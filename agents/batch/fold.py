@@ -12,7 +12,7 @@ import h3.api.basic_int as h3
 from hatcast.agents.batch.retention import Retention
 from hatcast.agents.kafka.dump import Dump
 from hatcast.agents.worker.folds import EarlyRecord
-from hatcast.stream.fold.hats import Calendar, min_watermark
+from hatcast.stream.fold.calendar import Calendar, min_watermark
 from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.reading_fold import reading_fold

@@ -29,7 +29,7 @@ from hatcast.agents.ledger.store import at_once, decide
 from hatcast.agents.recordings.pinned import PinnedReadings, Read
 from hatcast.agents.sqlite import open_locked
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.commits import book_spent, commit, commit_rows, dates_rows, reserve
 from hatcast.stream.ledger.day import Reserved

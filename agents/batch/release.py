@@ -14,7 +14,7 @@ from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.agents.progress import AddBar, no_bar
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at, later
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at, later
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise

@@ -19,7 +19,7 @@ from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.formats import Format, FormatChoice

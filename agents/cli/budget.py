@@ -24,7 +24,7 @@ from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.tables.terminal import print_fitted
 from hatcast.stream.budget import LEAST_USER_DAYS, REPORT, report_table
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import DAYS_MAX
 from hatcast.stream.release.spending import budget_record

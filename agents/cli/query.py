@@ -16,7 +16,7 @@ from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import broker_name, wait_for_broker
 from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_request, request_key
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Period, Query
 from hatcast.stream.readings.reading import in_milli

@@ -15,7 +15,7 @@ from hatcast.agents.cli.options import config_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.budget import day_loss
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, TrackerKeys
 from hatcast.stream.units import HOUR_MS, MINUTE_MS, NANO
 

@@ -30,7 +30,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.agents.tables.terminal import print_fitted, table
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, later, min_watermark
+from hatcast.stream.fold.calendar import Calendar, later, min_watermark
 from hatcast.stream.fold.users import horizon_of
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation

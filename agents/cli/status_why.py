@@ -14,7 +14,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.worker.readiness import reserved_up_front
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.reading import Outcome

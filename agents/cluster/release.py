@@ -21,7 +21,7 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.kmeans.groups import Devices

@@ -117,7 +117,7 @@ def hybrid_policy(feed_format: str | None) -> dict[str, Any]:
 
 def city_start_ms(now_ms: int, policy: Policy) -> int:
     """Return the start of the city's time (ms UTC): `CITY_HOUR` of the day `CITY_AGE_MS` ago."""
-    from hatcast.stream.fold.hats import Calendar
+    from hatcast.stream.fold.calendar import Calendar
 
     calendar = Calendar(policy)
     past = now_ms - CITY_AGE_MS

@@ -49,7 +49,7 @@ from hatcast.agents.sources.replay import (
 )
 from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.vehicles import PARTITIONERS

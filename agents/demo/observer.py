@@ -16,7 +16,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
-from hatcast.stream.fold.hats import min_watermark
+from hatcast.stream.fold.calendar import min_watermark
 from hatcast.stream.ledger import rows
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BUDGET, ESTIMATE, QUERY, RELEASE, RUNNING, EstimateRecord, QueryRecord, ReleaseRecord

@@ -28,7 +28,7 @@ from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from hatcast.agents.config.tables import DisplayTable
 from hatcast.agents.demo.defaults import MAP, SHARE
 from hatcast.agents.demo.embedded import Addresses
 from hatcast.agents.sources.synthetic import chance_of, write_timetable
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord

@@ -18,7 +18,7 @@ from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import closes_at
+from hatcast.stream.fold.calendar import closes_at
 from hatcast.stream.kmeans.groups import nearest, noisy_vector, randomised_cluster
 from hatcast.stream.kmeans.messages import ClusterAnswer, Round, RoundRequest, accepted, decode_round, encode, speeds_of
 from hatcast.stream.kmeans.setting import hat_vectors

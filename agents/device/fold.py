@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import HybridParameters

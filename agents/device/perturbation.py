@@ -10,7 +10,7 @@ from hatcast.agents.device.fold import OwnHat, Rules
 from hatcast.agents.device.store import DeviceStore
 from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.agents.recordings.pinned import Read
-from hatcast.stream.fold.hats import closes_at
+from hatcast.stream.fold.calendar import closes_at
 from hatcast.stream.hybrid import DeviceReport, encode_report, report
 from hatcast.stream.hybrid.reports import DayKey
 from hatcast.stream.mechanisms import Noise

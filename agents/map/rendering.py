@@ -19,7 +19,7 @@ from hatcast.agents.map.record import RecordKind
 from hatcast.agents.tables.columns import Layout
 from hatcast.agents.tables.lines import csv_of_records, features_of
 from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES, RUNNING_MEANS
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 
 _DAYS: Final = 10  # more than the local clock ever skips
 

@@ -15,7 +15,7 @@ from typing import Final, Self
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Columns, FormatChoice
 from hatcast.stream.readings.reading import READING_RULES

@@ -12,7 +12,7 @@ from hatcast.agents.recovery.domain import Domain, offset_of
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents, decode_contents
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded

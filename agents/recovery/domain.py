@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, decode_record
-from hatcast.stream.fold.hats import later
+from hatcast.stream.fold.calendar import later
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy

@@ -26,7 +26,7 @@ from hatcast.agents.recovery.losses import LostReleases, Unsent
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.rejections import Behind, RecoveryEnded, Unrecovered

@@ -9,7 +9,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks
 
@@ -64,24 +64,24 @@ class HatStore:
 
     async def load(self, hats: Sequence[FinalHat]) -> list[HatChunks] | None:
         """Return the contributions of each HAT; None if a partition's watermark is missing or too small."""
-        readings = await self.telemetry.hats.load(hats)
+        readings = await self.telemetry.final_hats.load(hats)
         if readings is None:
             return None
         if self.reports is None:
             return [HatChunks(chunks) for chunks in readings]
-        reports = await self.reports.hats.load(hats)
+        reports = await self.reports.final_hats.load(hats)
         return None if reports is None else list(map(HatChunks, readings, reports))
 
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
         """Delete the contributions of published HATs. `keep`: as in PartitionStore, for readings only."""
-        await self.telemetry.hats.delete(hats, keep=keep)
+        await self.telemetry.final_hats.delete(hats, keep=keep)
         if self.reports is not None:
-            await self.reports.hats.delete(hats)
+            await self.reports.final_hats.delete(hats)
 
     async def sweep(self, date: str, users_from: str) -> None:
         """Delete the contributions from a local date on, of both topics. `users_from`: as in PartitionStore."""
         for store in self._stores:
-            await store.hats.sweep(date, users_from)
+            await store.final_hats.sweep(date, users_from)
 
 
 # Local dates that have opened: workers of a policy fold a date, those of a domain release it under the same rules.

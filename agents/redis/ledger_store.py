@@ -9,7 +9,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.policy_state import ProgressStore
 from hatcast.agents.redis.row_store import DomainRows, pause
 from hatcast.agents.redis.stored_values import date_of, number_of, parsing, record_of, records_of
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import date_rules, rows
 from hatcast.stream.ledger.book import whole_total
 from hatcast.stream.ledger.commits import AnyProposal, Guard, Rejection, commit, commit_rows

@@ -40,7 +40,7 @@ class PartitionStore:
         self._open = Script(redis, "open")
         self._checkpoint = Script(redis, "checkpoint")
         self._skip = Script(redis, "skip")
-        self.hats = FinalHats(redis, self._keys)  # its final HATs, to be read and deleted
+        self.final_hats = FinalHats(redis, self._keys)  # its final HATs, to be read and deleted
 
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False

@@ -11,7 +11,7 @@ import msgspec
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.row_store import DomainRows
 from hatcast.agents.redis.stored_values import parsing
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import progress, rows
 from hatcast.stream.ledger.commits import Reservation, announce_spent, book_spent, dates_rows, reserve
 from hatcast.stream.ledger.date_rules import rules_rows

@@ -28,7 +28,7 @@ from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
 from hatcast.agents.release.loop import PublicationProgress
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, RunningRecord

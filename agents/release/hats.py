@@ -15,7 +15,7 @@ from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
 from hatcast.agents.release.batching import MAX_BATCH
 from hatcast.agents.release.kind import Due, DuePart, ReleaseContext, ReleaseKind
-from hatcast.stream.fold.hats import Calendar, later, min_watermark
+from hatcast.stream.fold.calendar import Calendar, later, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.policy.policy import Policy

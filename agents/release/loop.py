@@ -25,7 +25,7 @@ from hatcast.agents.release.kind import DuePart, ReleaseContext
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import AnswerReleases
 from hatcast.agents.release.tracker import TrackedHats
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.progress import Mark, Progress
@@ -204,13 +204,13 @@ class ReleaseLoop:
     ) -> None:
         self.owned = owned  # returns the release partitions that the worker owns now
         self.seal = seal  # seals finished days after a round; None: no day is sealed
-        policy, self._inputs = context.policy, Hats(context)
+        policy, self._hats = context.policy, Hats(context)
         self.answers = AnswerReleases(context, retained) if policy.queries else None
-        self._source = _source_of_hats(context, self._inputs, self.answers)
-        self.hats = ReleasePath(context, self._source.kind)  # path of HATs
-        self.delays = self._inputs.delays  # until final slots are published
+        self._source = _source_of_hats(context, self._hats, self.answers)
+        self.hats_path = ReleasePath(context, self._source.kind)  # path of HATs
+        self.delays = self._hats.delays  # until final slots are published
         # of a round, in order: of HATs, then under `replace` of answers to queries over days
-        self.paths: list[ReleasePath[Any, Any]] = [self.hats]  # Any: each kind has types of its own
+        self.paths: list[ReleasePath[Any, Any]] = [self.hats_path]  # Any: each kind has types of its own
         if self.answers is not None and policy.relation is Relation.REPLACE:
             self.paths.append(self.answers.path)
         self._context = context
@@ -245,7 +245,7 @@ class ReleaseLoop:
         if not recovered:
             self._failures.skip_next_clear()
             return 0
-        done = await self.hats.round(owned, stopping)
+        done = await self.hats_path.round(owned, stopping)
         for path in self.paths[1:]:
             if not stopping.is_set():
                 await path.round(owned, stopping)
@@ -261,14 +261,14 @@ class ReleaseLoop:
 
     async def final_slots(self) -> Mapping[str, int]:
         """Return the slots that are final and not yet published as a whole, of all owners, with their ends (ms UTC)."""
-        watermark = await self._inputs.watermark()
+        watermark = await self._hats.watermark()
         return {} if watermark is None else await self._source.final_slots(watermark) or {}
 
     async def published_through(self) -> PublicationProgress | None:
         """Return how far releases are published: up to the end of the first final slot that is not; None: not known."""
-        watermark = await self._inputs.watermark()
+        watermark = await self._hats.watermark()
         unpublished = None if watermark is None else await self._source.final_slots(watermark)
-        if watermark is None or unpublished is None or await self._inputs.went_back(watermark):
+        if watermark is None or unpublished is None or await self._hats.went_back(watermark):
             return None
         lateness_ms = self._context.policy.lateness_ms
         through_ms = min(watermark - lateness_ms, min(unpublished.values(), default=watermark) - 1)

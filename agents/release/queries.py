@@ -20,7 +20,7 @@ from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.kind import Due, DuePart, ReleaseContext, ReleaseKind
 from hatcast.agents.release.path import ReleasePath
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.placed import utc_text

@@ -26,7 +26,7 @@ from hatcast.agents.release.batching import batches_of
 from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import DuePart, ReleaseContext, Session
 from hatcast.agents.timetable.speeds import timetable_of
-from hatcast.stream.fold.hats import Calendar, later
+from hatcast.stream.fold.calendar import Calendar, later
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import is_queried

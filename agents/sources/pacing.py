@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from hatcast.agents.clock import monotonic_s, now_ms
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 
 _SLEEP_MIN_S: Final = 0.01  # records due within it are sent together
 _SLEEP_MAX_S: Final = 0.5

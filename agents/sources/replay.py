@@ -18,7 +18,7 @@ from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.sources.pacing import FeedSummary, Pace, ProgressBar
 from hatcast.agents.sources.target import open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import Replay, TelemetryMessage

@@ -20,7 +20,7 @@ from hatcast.agents.sources.pacing import FeedSummary, Pace, ProgressBar
 from hatcast.agents.sources.replay import RecordedProducer
 from hatcast.agents.sources.target import FeedTarget, open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value

@@ -17,7 +17,7 @@ from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry, l
 from hatcast.agents.redis.connection import connect_redis, redis_error
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.vehicles import PARTITIONERS
 from hatcast.stream.replay.heartbeats import Router

@@ -23,7 +23,7 @@ from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.worker.policy_transition import check_takeover
 from hatcast.agents.worker.registration import Registration
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 
 

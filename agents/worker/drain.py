@@ -21,7 +21,7 @@ from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.agents.worker.source import Connections, Drain, repeat
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 
 log = structlog.get_logger()
 

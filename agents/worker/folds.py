@@ -8,7 +8,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import require
 from hatcast.stream.errors import SettingError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.reading_fold import Fold, reading_fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid.report_fold import GenuineReport, ReportFold

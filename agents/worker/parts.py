@@ -26,7 +26,7 @@ from hatcast.agents.worker.registration import Registered
 from hatcast.agents.worker.sealing import Sealer
 from hatcast.agents.worker.source import Connections, Drain, IngestOptions, Source
 from hatcast.agents.worker.topic_fold import TopicFold
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 

@@ -26,7 +26,7 @@ from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.messages import announce_days, budget_message
 from hatcast.agents.worker.source import repeat
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.users import limit_of
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy

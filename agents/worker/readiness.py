@@ -24,7 +24,7 @@ from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.source import repeat
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import RUNNING_SUMS, TRACKER_QUERIES

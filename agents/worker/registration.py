@@ -23,7 +23,7 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_state import ProgressStore
 from hatcast.agents.redis.recovery import SealStore
 from hatcast.stream.errors import UNREADABLE, HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.sealed_days import check_lost
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.reading import READING_RULES

@@ -21,7 +21,7 @@ from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.resending import Resender
-from hatcast.stream.fold.hats import Calendar, min_watermark
+from hatcast.stream.fold.calendar import Calendar, min_watermark
 from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
 from hatcast.stream.policy.policy import Relation
 

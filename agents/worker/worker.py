@@ -35,7 +35,7 @@ from hatcast.agents.worker.source import Connections, Drain, IngestOptions
 from hatcast.agents.worker.stopping import UNDRAINED, stop_at_signals
 from hatcast.agents.worker.topic_fold import Loop, TopicFold
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 
 log = structlog.get_logger()

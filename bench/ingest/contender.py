@@ -11,8 +11,8 @@ from bench.settings import PARTITIONS
 from bench.stopwatch import Stopwatch
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import totals
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from bench.release.state import SLOT, cells_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.fold.users import horizon_of
 from hatcast.stream.ledger import rows

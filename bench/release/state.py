@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from bench.settings import PARTITIONS
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.partition_store import PartitionStore
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.fold.checkpoint import FoldChanges
-from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import Row, pack, pack_day
 

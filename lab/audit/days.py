@@ -27,7 +27,7 @@ from hatcast.lab.audit.hats import (
     chunks_of,
     random_share,
 )
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers, SlotIndex, horizon_of
 from hatcast.stream.ledger.proposals import numbered

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HybridParameters, report_bound
 from hatcast.stream.ledger.proposals import numbered

@@ -17,7 +17,7 @@ from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, Rand
 from hatcast.lab.survey.counts import Counts, capped_counts
 from hatcast.lab.survey.rows import MemoryLimits, RowCollector, open_spill, slots_of
 from hatcast.lab.survey.run import select_from
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import strip
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise

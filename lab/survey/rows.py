@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.open_slots import OpenSlot, Vehicle
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.fold.packing import ChunkUsers, Row
 
 FEW_SLOTS: Final = 2

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 from hatcast.stream.fold.journal import MOST_ROWS, AcceptedRow, Entrant, Journal
 from hatcast.stream.fold.open_slots import (
     CHUNK_USERS,

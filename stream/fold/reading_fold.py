@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 from hatcast.stream.fold.open_slots import Contribution, OpenSlot, PeriodUsers, ValuesContribution, Vehicle
 from hatcast.stream.fold.partition_fold import CACHE_SIZE, Belongs, PartitionFold
 from hatcast.stream.fold.users import FoldUsers

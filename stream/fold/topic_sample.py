@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS

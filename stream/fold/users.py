@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Protocol
 
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.fold.open_slots import PeriodUsers, UserOfDay, UserOfHorizon
 from hatcast.stream.fold.packing import pack_day, unpack_day
 from hatcast.stream.fold.seen_steps import read_varint, varint

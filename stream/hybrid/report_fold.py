@@ -11,7 +11,7 @@ import h3.api.basic_int as h3
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.partition_fold import Belongs, PartitionFold
 from hatcast.stream.fold.users import FoldUsers

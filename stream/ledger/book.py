@@ -37,7 +37,7 @@ class Book:
         if charged != numbers.get(f"epsilon:{name}", 0):  # without its levels a date would cost less than it has
             raise DamagedRow(rows.levels(date, name))
         ours.cap = numbers.get(f"cap:{name}") if cap is None else cap
-        ours.hats = day_cost(ours.levels, ours.cap)
+        ours.hats_cost = day_cost(ours.levels, ours.cap)
         cost = number_of(rows.ledger(date), fields.get(f"cost:{name}", b"0"))
         stored = _Stored(dict(numbers), dict(ours.levels), dict(ours.queries), day.limit, cost)
         return cls(draft, name, date, day, numbers, stored)
@@ -142,7 +142,7 @@ class Book:
         """Write the rows that have changed, and a new nonce if any has. Raises DamagedRow, TooLarge."""
         draft, key, stored = self.draft, rows.ledger(self.date), self._stored
         ours = self.day.policies.get(self.name, PolicyDay(None))
-        ours.hats = day_cost(ours.levels, ours.cap)
+        ours.hats_cost = day_cost(ours.levels, ours.cap)
         new = self._changed_levels(ours)
         for name, number in self.numbers.items():
             if stored.numbers.get(name) != number:
@@ -220,7 +220,7 @@ def parse_day(
         elif kind == "cost" and query:
             raise DamagedRow(key)  # it would hide the cost of the policy whose name it begins with
         elif kind == "cost" and policy != name:
-            day.policies[policy] = PolicyDay(0, hats=number_of(key, value))
+            day.policies[policy] = PolicyDay(0, hats_cost=number_of(key, value))
         elif kind == "sequence" or (kind in _OF_POLICY and policy == name):
             numbers[row] = number_of(key, value)
     levels = levels_of(view, date, name)

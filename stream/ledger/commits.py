@@ -14,7 +14,7 @@ back what was not (unsent.py).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.book import Book, lower_total_limit, total_of
 from hatcast.stream.ledger.date_rules import pin_rules

@@ -10,7 +10,7 @@ from datetime import date as local_date
 from datetime import timedelta
 from typing import Final
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.view import Decision, Draft, View, Wanted, text_of
 

@@ -81,13 +81,13 @@ class PolicyDay:
     # `cell/slot` -> e(cell, slot), in 1e-9, of the places that are charged next; another has none yet
     costs: dict[str, int] = field(default_factory=dict)
     levels: dict[int, int] = field(default_factory=dict)  # e -> number of cells and slots with this e
-    hats: int = 0  # sum of the K largest e, in 1e-9
+    hats_cost: int = 0  # sum of the K largest e, in 1e-9
     queries: dict[str, Reserved] = field(default_factory=dict)  # query name -> its reservation
 
     @property
     def cost(self) -> int:
         """Cost of the day for one user, in 1e-9."""
-        return self.hats + sum(reserved.amount for reserved in self.queries.values())
+        return self.hats_cost + sum(reserved.amount for reserved in self.queries.values())
 
     def levels_with(self, place: str, charge: int) -> dict[int, int]:
         """Return the levels with a charge (1e-9) added to `cell/slot`."""
@@ -127,9 +127,9 @@ class DayLedger:
         policy_day = self._policy_day(policy)
         levels = policy_day.levels_with(place, charge)
         hats = day_cost(levels, policy_day.cap)
-        if not self._spend(policy, hats - policy_day.hats, total):
+        if not self._spend(policy, hats - policy_day.hats_cost, total):
             return False
-        policy_day.levels, policy_day.hats = levels, hats
+        policy_day.levels, policy_day.hats_cost = levels, hats
         policy_day.costs[place] = policy_day.costs.get(place, 0) + charge
         self.policies[policy.name] = policy_day
         return True

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.book import lower_total_limit

@@ -51,7 +51,7 @@ def fits(summary: DaySummary, policy: Policy, releases: int, wanted: Mapping[str
     """
     levels, queries = dict(summary.policy_levels), dict(summary.queries)
     ours = PolicyDay(policy.max_hats_per_day, {}, levels, day_cost(levels, policy.max_hats_per_day), queries)
-    others = PolicyDay(0, hats=summary.epsilon_user_day - ours.cost)
+    others = PolicyDay(0, hats_cost=summary.epsilon_user_day - ours.cost)
     day, total = DayLedger({policy.name: ours, "": others}, summary.limit), deepcopy(summary.total)
     day.reserve_if_room(policy, wanted, total)
     return all(day.charge_if_room(policy, f"new {number}", policy.epsilon_nano, total) for number in range(releases))

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Step, SumSetting
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.fold.users import SlotIndex, horizon_of
 from hatcast.stream.ledger.proposals import StateChange

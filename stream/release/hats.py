@@ -22,7 +22,7 @@ from hatcast.stream.estimators.array_averaging import arrays_of
 from hatcast.stream.estimators.grouping import Counts, Weights, weights_in
 from hatcast.stream.estimators.values import ValueEstimate, values_form
 from hatcast.stream.estimators.vectors import LINEAR, VectorUsers
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import joined_columns, values_columns
 from hatcast.stream.hybrid.release import BlendedEstimate, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise, Noisy, VectorNoise

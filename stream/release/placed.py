@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.ledger.proposals import Proposal, StateChange
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records.fields import Status, release_id

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal
 from hatcast.stream.mechanisms import Noise

@@ -11,7 +11,7 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import MINUTE_MS
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hatcast.stream.fold.hats import Calendar, Slot, later
+from hatcast.stream.fold.calendar import Calendar, Slot, later
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.stream.estimators import Estimate
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER

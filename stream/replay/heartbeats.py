@@ -9,7 +9,7 @@ the greatest of the whole recording so far: it is late in its partition exactly 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.calendar import Calendar, Slot, closes_at
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value

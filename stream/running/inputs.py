@@ -9,7 +9,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.hats import Calendar, later
+from hatcast.stream.fold.calendar import Calendar, later
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.policy import HybridKeys, Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window

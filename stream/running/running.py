@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.fold.hats import later
+from hatcast.stream.fold.calendar import later
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf
 from hatcast.stream.records import NormalRecord, ReleaseRecord, RunningRecord

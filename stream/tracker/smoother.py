@@ -12,7 +12,7 @@ import h3.api.basic_int as h3
 import msgspec
 import numpy as np
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id

@@ -13,7 +13,7 @@ from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.estimates import estimate_message, running_message
 from hatcast.agents.release.messages import budget_message
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, report_bound
 from hatcast.stream.kmeans.messages import encode

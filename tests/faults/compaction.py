@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import DumpHead, DumpLine
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from tests.faults.actors import WrongSetting
 from tests.faults.generate import DATES, FIRST_MS, PARTITIONS
 from tests.faults.stage import Stage

@@ -23,7 +23,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker
-from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms

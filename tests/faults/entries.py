@@ -22,7 +22,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.release.messages import BUDGET_PARTITION, budget_message, release_message
 from hatcast.stream.estimators import Estimate
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.summary import DaySummary

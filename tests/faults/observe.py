@@ -25,7 +25,7 @@ from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import without_digest
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, closes_at, min_watermark
+from hatcast.stream.fold.calendar import Calendar, closes_at, min_watermark
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.ledger import rows
 from hatcast.stream.policy.policy import ContinualKeys, ValuesKeys

@@ -83,7 +83,7 @@ async def commit_and_die(pipeline: Pipeline, stores: Stores) -> None:
     """A worker that has committed its draws, and sends nothing."""
     with pytest.raises(CrashError):
         async with releasing(pipeline, stores) as releaser:
-            crash_after(releaser.hats, "committed")
+            crash_after(releaser.hats_path, "committed")
             await releaser.round(asyncio.Event())
 
 

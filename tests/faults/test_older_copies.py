@@ -46,7 +46,7 @@ def after_its_look(releaser: ReleaseLoop, event: Callable[[], None]) -> None:
         del owned, stopping
         event()
 
-    before(releaser.hats, "round", happen)
+    before(releaser.hats_path, "round", happen)
 
 
 async def two_histories_in_a_round(pipeline: Pipeline, go_back: GoBack) -> None:
@@ -95,7 +95,7 @@ async def test_what_a_round_finds_in_an_older_copy_is_no_second_value(go_back: G
         await close_hours(pipeline, stores)
         with pytest.raises(CrashError):  # Kafka has some of the other values
             async with releasing(pipeline, stores) as releaser:
-                crash_after(releaser.hats, "acked")
+                crash_after(releaser.hats_path, "acked")
                 await releaser.round(asyncio.Event())
         async with releasing(pipeline, stores) as releaser:
             after_its_look(releaser, lambda: go_back(pipeline, copy))
@@ -123,7 +123,7 @@ def older_token(pipeline: Pipeline) -> list[str]:
             some, others = frozenset(partitions[:1]), frozenset(partitions[1:])
             with pytest.raises(CrashError):
                 async with releasing(pipeline, stores, owned=lambda: others) as first:
-                    crash_after(first.hats, "committed")
+                    crash_after(first.hats_path, "committed")
                     await first.round(asyncio.Event())
             copy = copied(pipeline)
             pipeline.forget()
@@ -155,7 +155,7 @@ def slow(sends: ReleaseLoop, event: Callable[[], None], looks: ReleaseLoop, seen
             await looks.round(asyncio.Event())
             seen.append("recovered" if looks._recovery.guard.newest[0] > generation else "caught up")
 
-    before(sends.hats, "send", later)
+    before(sends.hats_path, "send", later)
 
 
 @limited

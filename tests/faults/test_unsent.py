@@ -70,10 +70,10 @@ async def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) 
             await releaser._publishers.start_missing(ALL)
             assert await releaser._recovery.ensure(ALL)
             copy = copied(pipeline)
-            records = await releaser.hats.records(await due_hats(releaser))
+            records = await releaser.hats_path.records(await due_hats(releaser))
             come_back(pipeline, copy)
             with pytest.raises(Behind):
-                await releaser.hats.publish(records or {})
+                await releaser.hats_path.publish(records or {})
         assert len(records or {}) == 3
         assert pipeline.published(committed=False) == {}
         await finish(pipeline, stores)

@@ -22,8 +22,8 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import restore, take_changes
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.ledger import rows
 from hatcast.stream.release.hats import HatChunks, releases_of
@@ -166,7 +166,7 @@ class State:
 
     async def _released(self) -> object:
         stage, policy = self._stage, self._stage.policy
-        loaded = await stage.partition.hats.load(self._hats)
+        loaded = await stage.partition.final_hats.load(self._hats)
         if loaded is None:
             return None
         given = [(hat.slot, hat.cell, HatChunks(chunks)) for hat, chunks in zip(self._hats, loaded, strict=True)]

@@ -11,8 +11,8 @@ import h3.api.basic_str as h3
 
 from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import restore, take_changes, totals
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers

@@ -13,8 +13,8 @@ from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy

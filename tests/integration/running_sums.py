@@ -102,7 +102,7 @@ async def crash(pipeline: Pipeline, stores: Stores, step: str, noise: Drawn, hou
     with pytest.raises(CrashError):
         async with releasing(pipeline, stores, publishers=publishers) as releaser:
             drawing(releaser, noise)
-            crash_after(releaser.hats, step)
+            crash_after(releaser.hats_path, step)
             await releaser.round(asyncio.Event())
 
 

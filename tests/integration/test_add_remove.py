@@ -21,7 +21,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.kind import release_partition_of
 from hatcast.agents.release.queries import DueAnswer
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from tests.integration.answering import answering
 from tests.integration.crashing_worker import die_after
@@ -206,7 +206,7 @@ async def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_bet
                 publishers = CrashingPublishers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
                     async with releasing(pipeline, stores, publishers) as releaser:
-                        crash_after(releaser.hats, step)
+                        crash_after(releaser.hats_path, step)
                         await releaser.round(asyncio.Event())
             async with releasing(pipeline, stores) as releaser:
                 assert await releaser.round(asyncio.Event()) > 0

@@ -93,7 +93,7 @@ async def test_a_state_is_read_again_if_a_hat_was_deleted_or_redis_lost_it_meanw
         one, other = (await _begin(stage))[:2]
         before = await stage.partition.read(0)
         assert await _restored(stage, before) is before
-        await stage.partition.hats.delete([FinalHat(SLOT, one, 0)])
+        await stage.partition.final_hats.delete([FinalHat(SLOT, one, 0)])
         torn = replace(before, hats={**before.hats, (SLOT, one): []})  # its users were read, then it was deleted
         found = await _restored(stage, torn)
         assert found == await stage.partition.read(0)
@@ -109,10 +109,10 @@ async def test_a_damaged_hat_is_neither_released_nor_folded_on(redis_server: Red
     async with staged(redis_server.url) as stage:
         one, other = (await _begin(stage))[:2]
         hats = [FinalHat(SLOT, cell, 0) for cell in (one, other)]
-        assert await stage.partition.hats.load(hats)
+        assert await stage.partition.final_hats.load(hats)
         await damage(stage.redis, PartitionKeys(stage.name, 0), one, other)
         with pytest.raises(Damaged, match="restore all of Redis from a copy, or empty it"):
-            await stage.partition.hats.load(hats)
+            await stage.partition.final_hats.load(hats)
         with pytest.raises((HatcastError, Damaged), match="restore all of Redis from a copy, or empty it"):
             await _restored(stage, await stage.partition.read(0))
 
@@ -125,11 +125,11 @@ async def test_a_chunk_with_a_flipped_bit_is_not_retained_for_queries_over_days(
         stored: Any = await stage.redis.get(chunk)  # bytes, but the types allow for text
         await stage.redis.set(chunk, stored[:-5] + bytes([stored[-5] ^ 1]) + stored[-4:])
         with pytest.raises(Damaged, match="restore all of Redis from a copy, or empty it"):
-            await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=True)
+            await stage.partition.final_hats.delete([FinalHat(SLOT, one, 0)], keep=True)
         assert await stage.redis.exists(chunk) == 1
         assert await stage.redis.hget(keys.retained_hats(SLOT), one) is None
         await stage.redis.set(chunk, stored)
-        await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=True)
+        await stage.partition.final_hats.delete([FinalHat(SLOT, one, 0)], keep=True)
         assert await stage.redis.hget(keys.retained_hats(SLOT), one)
 
 
@@ -145,9 +145,9 @@ async def test_a_damaged_number_of_users_costs_a_deletion_no_more_than_the_chunk
         await stage.redis.hset(keys.state, "day:2022-01-02", users)
         for keep in (False, True):
             with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
-                await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
+                await stage.partition.final_hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
         assert await stage.redis.exists(keys.chunk(SLOT, one, 0), keys.chunk(SLOT, one, 1)) == 2
-        await stage.partition.hats.sweep("2022-01-02", "2022-01-02")
+        await stage.partition.final_hats.sweep("2022-01-02", "2022-01-02")
         assert [key async for key in stage.redis.scan_iter(f"{keys.prefix}[cd]:*")] == []
 
 
@@ -189,7 +189,7 @@ async def test_a_hat_of_no_users_is_not_deleted_from_the_index_since_its_chunks_
         await stage.redis.hset(keys.hats(SLOT), one, users)
         for keep in (False, True):
             with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
-                await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
+                await stage.partition.final_hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
         assert await stage.redis.hget(keys.hats(SLOT), one) == users.encode()
         assert await stage.redis.exists(keys.chunk(SLOT, one, 0), keys.chunk(SLOT, one, 1)) == 2
 
@@ -205,7 +205,7 @@ def _damaged(stored: bytes) -> Iterator[bytes]:
 async def test_damaged_retained_contributions_are_neither_counted_nor_answered_from(redis_server: RedisServer) -> None:
     async with staged(redis_server.url) as stage:
         one, other = (await _begin(stage))[:2]
-        await stage.partition.hats.delete([FinalHat(SLOT, cell, 0) for cell in (one, other)], keep=True)
+        await stage.partition.final_hats.delete([FinalHat(SLOT, cell, 0) for cell in (one, other)], keep=True)
         kept, key = RetainedStore(stage.redis, stage.name, 1), PartitionKeys(stage.name, 0).retained_hats(SLOT)
         whole = await kept.load([SLOT], 0, [one, other])
         assert whole is not None

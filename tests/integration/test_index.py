@@ -66,12 +66,12 @@ def test_what_follows_from_an_index_that_has_changed_is_read_again(
             hat = FinalHat(SLOT, users.cell, 0)
             between_the_steps(monkeypatch, lambda: users.enter(700, 2_100))  # two chunks more
             if act == "load":
-                assert await stage.partition.hats.load([hat]) == await stage.partition.hats.load([hat])
+                assert await stage.partition.final_hats.load([hat]) == await stage.partition.final_hats.load([hat])
                 return
             if act == "delete":
-                await stage.partition.hats.delete([hat])
+                await stage.partition.final_hats.delete([hat])
             else:
-                await stage.partition.hats.sweep("2022-01-02", "2022-01-02")
+                await stage.partition.final_hats.sweep("2022-01-02", "2022-01-02")
             left = [key async for key in stage.redis.scan_iter(f"{keys.prefix}c:{SLOT}/{users.cell}/*")]
             assert left == [], "chunks that the older index did not have"
 
@@ -96,7 +96,7 @@ async def test_a_key_of_a_partition_that_is_missing_is_damage_and_not_empty(redi
             first, users = Users(stage), Users(stage, 2)
             keys, kept = PartitionKeys(stage.name, 0), RetainedStore(stage.redis, stage.name, 1)
             await first.enter(0, 700)
-            await stage.partition.hats.delete([FinalHat(SLOT, first.cell, 0)], keep=True)
+            await stage.partition.final_hats.delete([FinalHat(SLOT, first.cell, 0)], keep=True)
             await users.enter(0, 700)  # folded again
             await stage.redis.hset(keys.journal, "0", b"a block")
             await stage.redis.hset(keys.state, "journal", "1")
@@ -106,8 +106,8 @@ async def test_a_key_of_a_partition_that_is_missing_is_damage_and_not_empty(redi
             acts: dict[str, Callable[[], Awaitable[object]]] = {
                 "read": lambda: stage.partition.read(0),
                 "cells": lambda: stage.partition.cells(SLOT),
-                "load": lambda: stage.partition.hats.load([hat]),
-                "delete": lambda: stage.partition.hats.delete([hat], keep=True),
+                "load": lambda: stage.partition.final_hats.load([hat]),
+                "delete": lambda: stage.partition.final_hats.delete([hat], keep=True),
                 "checkpoint": lambda: users.enter(700, 800),
                 "retained slots": kept.slots,
                 "retained cells": lambda: kept.cells([SLOT]),

@@ -215,7 +215,7 @@ async def test_a_policy_that_is_replaced_keeps_nothing_for_queries_that_it_will_
         await releaser.round(asyncio.Event())
         assert await releaser.is_done(DATES[2])
         assert kept_keys(pipeline) == [], "of one day each, and answered"
-        await stores.partitions.hats.sweep(DATES[2], DATES[2])
+        await stores.partitions.final_hats.sweep(DATES[2], DATES[2])
     assert_true(pipeline, [each for each in days() if each.time_ms < END_MS - DAY_MS], ["daily"])
     assert len(pipeline.published()) == HATS * 2 // 3
     assert kept_keys(pipeline) == []

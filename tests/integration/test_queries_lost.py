@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.units import NANO
 from tests.integration.answering import ANSWERS, answering, answers, assert_true, kept_keys
@@ -28,7 +28,7 @@ async def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_an
     async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, path):
         policy = pipeline.settings.policy
         await store_closed(stores, policy, samples, END_MS)
-        releaser.paths = [releaser.hats]
+        releaser.paths = [releaser.hats_path]
         await releaser.round(asyncio.Event())
         asked = [
             one for slot in ("12:00", "13:00") for one in query_periods_of(policy, Calendar(policy), DATES[2], slot)

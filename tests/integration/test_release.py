@@ -128,7 +128,7 @@ async def releasing(
     seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None
     loop = ReleaseLoop(context, retained, owned, seal)
     if not queries:
-        loop.paths = [loop.hats]
+        loop.paths = [loop.hats_path]
     try:
         yield loop
     finally:
@@ -137,7 +137,7 @@ async def releasing(
 
 async def due_hats(releaser: ReleaseLoop) -> list[DueHat]:
     """Return all final HATs with contributions that are not published."""
-    return await releaser._inputs.due_now(ALL)
+    return await releaser._hats.due_now(ALL)
 
 
 async def finish(pipeline: Pipeline, stores: Stores) -> None:
@@ -168,7 +168,7 @@ async def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one
         publishers = CrashingPublishers if step == "sent" else TransactionalProducers
         with pytest.raises(CrashError):
             async with releasing(pipeline, stores, publishers=publishers) as releaser:
-                crash_after(releaser.hats, step)
+                crash_after(releaser.hats_path, step)
                 await releaser.round(asyncio.Event())
         after_crash = await stored_records(pipeline, stores)
         assert (len(after_crash) == 6) == (step not in ("loaded", "drawn"))
@@ -236,7 +236,7 @@ async def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         async with releasing(pipeline, stores) as one, releasing(pipeline, stores) as other:
             for racer in (one, other):  # both own all partitions, as far as they know: else one would not race
-                before(racer.hats, "commit", meet)
+                before(racer.hats_path, "commit", meet)
                 await racer._publishers.start_missing(ALL)
                 assert await racer._recovery.ensure(ALL)
             ended = await asyncio.gather(
@@ -267,7 +267,7 @@ async def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipe
 
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         async with releasing(pipeline, stores) as releaser:
-            before(releaser.hats, "send", look)
+            before(releaser.hats_path, "send", look)
             assert await releaser.round(asyncio.Event()) == 6
     assert sorted(looked) == sorted(pipeline.published())
 
@@ -335,6 +335,6 @@ async def test_a_clock_that_went_back_between_the_look_and_the_load_releases_not
     async with open_stores(pipeline) as stores:
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         async with releasing(pipeline, stores) as releaser:
-            before(releaser.hats, "load", rewind)
+            before(releaser.hats_path, "load", rewind)
             assert await releaser.round(asyncio.Event()) == 0
     assert pipeline.published() == {}

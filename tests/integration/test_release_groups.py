@@ -85,7 +85,7 @@ def run_then_finish(
 @pytest.mark.usefixtures("one_hat_a_batch")
 def test_what_is_committed_is_published_if_a_later_batch_of_its_group_cannot_be_drawn(pipeline: Pipeline) -> None:
     def prepare(releaser: ReleaseLoop) -> None:
-        fail_at(releaser.hats, "draw", 3, CrashError(), done=False)  # the group has the second and third batch
+        fail_at(releaser.hats_path, "draw", 3, CrashError(), done=False)  # the group has the second and third batch
 
     published, committed = run_then_finish(pipeline, prepare, CrashError)
     assert (len(published), committed) == (2, 2)
@@ -99,7 +99,7 @@ def test_after_a_commit_whose_answer_is_lost_nothing_of_its_release_partitions_i
 
     def prepare(releaser: ReleaseLoop) -> None:
         monkeypatch.setattr(ReleaseContext, "release_partition", lambda *_: 3)  # one for all
-        rows = releaser.hats._ledger._rows  # the first apply pins the rules of the date
+        rows = releaser.hats_path._ledger._rows  # the first apply pins the rules of the date
         fail_at(rows, "apply", 4, RedisConnectionError("the answer is lost"), done=True)
 
     published, committed = run_then_finish(pipeline, prepare, RedisConnectionError)
@@ -135,7 +135,7 @@ def test_if_one_release_partition_cannot_send_the_others_are_published(
 
                 producer.commit_transaction = commit
 
-        before(releaser.hats, "send", hinder)
+        before(releaser.hats_path, "send", hinder)
 
     published, committed = run_then_finish(pipeline, prepare, error)
     assert committed == HATS
@@ -178,7 +178,7 @@ async def test_a_batch_is_drawn_while_the_one_before_is_sent_and_committed_after
         await close_two_hours(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
             drawn = [asyncio.Event() for _ in range(HATS)]
-            draw = releaser.hats.draw
+            draw = releaser.hats_path.draw
 
             async def drawing(*arguments: Any) -> Any:
                 answer = await draw(*arguments)
@@ -194,9 +194,9 @@ async def test_a_batch_is_drawn_while_the_one_before_is_sent_and_committed_after
                 if steps.count("send") == 1:
                     await asyncio.wait_for(drawn[1].wait(), WAIT_S)
 
-            setattr(releaser.hats, "draw", drawing)  # noqa: B010 - a step, wrapped from outside
-            before(releaser.hats, "commit", commit)
-            before(releaser.hats, "send", send)
+            setattr(releaser.hats_path, "draw", drawing)  # noqa: B010 - a step, wrapped from outside
+            before(releaser.hats_path, "commit", commit)
+            before(releaser.hats_path, "send", send)
             assert await releaser.round(asyncio.Event()) == HATS
     # Groups of one, two and three batches: the second batch is drawn before the first is sent, committed after it.
     # Two HATs of one release partition are two sends here: a transaction has as many records as a batch.
@@ -227,7 +227,7 @@ async def test_if_redis_goes_back_within_a_group_nothing_of_it_is_sent_and_the_f
 
         await close_two_hours(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
-            before(releaser.hats, "commit", go_back)
+            before(releaser.hats_path, "commit", go_back)
             with pytest.raises(Unrecovered) as raised:
                 await releaser.round(asyncio.Event())
         assert raised.type is Behind  # the loop logs a takeover, and no failure
@@ -251,7 +251,7 @@ async def test_a_round_that_is_cancelled_while_it_loads_ahead_or_sends_leaves_on
         await close_two_hours(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
             calls, reached = 0, asyncio.Event()
-            owner = releaser.hats if step == "load" else releaser._publishers
+            owner = releaser.hats_path if step == "load" else releaser._publishers
             wrapped = getattr(owner, step)
 
             async def third(*arguments: Any) -> Any:

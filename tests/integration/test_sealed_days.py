@@ -16,7 +16,7 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.rejections import DaySealed
@@ -144,9 +144,9 @@ async def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_ba
             assert await releaser._recovery.ensure(ALL)
             await fold_again_under_another_name(pipeline, stores)
             (one, *_) = await due_hats(releaser)
-            drawn = await releaser.hats.draw([one], [*(await releaser.hats.load([one]) or [])])
+            drawn = await releaser.hats_path.draw([one], [*(await releaser.hats_path.load([one]) or [])])
             with pytest.raises(DaySealed):
-                await releaser.hats.commit([*drawn.values()])
+                await releaser.hats_path.commit([*drawn.values()])
             # And read from their beginning, the topics give nothing back.
             await stores.redis.delete(DomainKeys(pipeline.name).row(rows.ADOPTED))
             releaser._recovery.require_catch_up()

@@ -80,7 +80,7 @@ async def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_i
         async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
             await releaser._publishers.start_missing(ALL)
             assert await releaser._recovery.ensure(ALL)
-            records = await releaser.hats.records(await due_hats(releaser))
+            records = await releaser.hats_path.records(await due_hats(releaser))
             assert records
         committed = copy_of(pipeline)
         go_back(pipeline, empty)

@@ -49,7 +49,7 @@ class Stage:
         assert await self.store.checkpoint(0, 0, 1, changes)
         self.hats = [FinalHat(SLOT, cell, 0) for cell in sorted(changes.hats[SLOT])]
         self.offset = 1
-        await self.store.hats.delete(self.hats[:1], keep=True)
+        await self.store.final_hats.delete(self.hats[:1], keep=True)
         self.vehicle = ours[0].vehicle
 
     async def checkpoint(self, place: int) -> object:
@@ -65,7 +65,7 @@ class Stage:
         cells = [hat.cell for hat in self.hats]
 
         async def loaded() -> object:
-            return await self.store.hats.load(self.hats)
+            return await self.store.final_hats.load(self.hats)
 
         return {
             "read": lambda: self.store.read(0),
@@ -139,12 +139,12 @@ async def test_a_checkpoint_and_a_deletion_amid_a_move_are_written_whole_after_i
         move = SlotMove(cluster, keys.state)
         move.move(moved)
         assert isinstance(await ask(lambda: stage.checkpoint(4)), SlotMoving)
-        assert isinstance(await ask(lambda: stage.store.hats.sweep("2022-01-02", "2022-01-02")), SlotMoving)
+        assert isinstance(await ask(lambda: stage.store.final_hats.sweep("2022-01-02", "2022-01-02")), SlotMoving)
         if first != "journal":  # which a deletion does not need
-            assert isinstance(await ask(lambda: stage.store.hats.delete(stage.hats[1:], keep=True)), SlotMoving)
+            assert isinstance(await ask(lambda: stage.store.final_hats.delete(stage.hats[1:], keep=True)), SlotMoving)
         move.end()
         assert await stage.store.read(0) == before, "nothing was written"
-        await stage.store.hats.delete(stage.hats[1:], keep=True)
+        await stage.store.final_hats.delete(stage.hats[1:], keep=True)
         assert set(await stage.kept.cells([SLOT])) == {hat.cell for hat in stage.hats}
 
 

@@ -13,7 +13,7 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import DAY_MS

@@ -169,7 +169,7 @@ async def crash(pipeline: Pipeline, stores: Stores, step: str) -> None:
             if step in STEPS:
                 end_after(releaser._source, STEPS[step])
             else:
-                crash_after(releaser.hats, step)
+                crash_after(releaser.hats_path, step)
             await releaser.round(asyncio.Event())
 
 
@@ -206,7 +206,7 @@ async def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline
     async with open_stores(pipeline) as stores:
         await fold(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
-            before(releaser.hats, "commit", lose_the_first)
+            before(releaser.hats_path, "commit", lose_the_first)
             with pytest.raises(CrashError):
                 await releaser.round(asyncio.Event())
             await releaser.round(asyncio.Event())  # by the same worker
@@ -345,7 +345,7 @@ async def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_
                     assert isinstance(tracked, TrackedHats)
                     assert isinstance(first, TrackedHats)
                     tracked.tracker, tracked.closed = first.tracker, first.closed
-                    releaser.hats._known = seen[0].hats._known
+                    releaser.hats_path._known = seen[0].hats_path._known
                 assert await releaser.round(asyncio.Event())
         await store_closed(stores, pipeline.settings.policy, [], NEXT_DAY_MS)
         await finish(pipeline, stores)
@@ -373,7 +373,7 @@ async def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was
                     key = DomainKeys(pipeline.name).row(rows.releases(ours.date, pipeline.settings.policy.name))
                     await stores.redis.hset(key, ours.release_id, b"99".join(ours.record))
 
-            before(releaser.hats, "commit", replace)
+            before(releaser.hats_path, "commit", replace)
             with pytest.raises(Behind):
                 await releaser.round(asyncio.Event())
         assert (commits, len(await stored_records(pipeline, stores))) == (2, 2)

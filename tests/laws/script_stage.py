@@ -112,7 +112,7 @@ class Stage:
         await redis.hset(keys.row(rows.ENDS), OUTPUT.field, ":0")
         await self.partition.open(0, 0)
         assert await self.partition.checkpoint(0, 0, 1, self.changes)
-        await self.partition.hats.delete(self.hats()[:1], keep=True)
+        await self.partition.final_hats.delete(self.hats()[:1], keep=True)
 
     def hats(self) -> list[FinalHat]:
         return [FinalHat(slot, cell, 0) for slot, cells in self.changes.hats.items() for cell in cells]
@@ -160,7 +160,7 @@ class Stage:
             "checkpoint": lambda: self.partition.checkpoint(0, 1, 2, self.changes),
             "claim": lambda: claim_user_key(self.redis, keys, None),
             "commit": lambda: self.commit([running_sum(name, "11:00", b"first", b"second")]),
-            "delete": lambda: self.partition.hats.delete(self.hats(), keep=True),
+            "delete": lambda: self.partition.final_hats.delete(self.hats(), keep=True),
             "delete_retained": lambda: kept.delete([(hat.slot, hat.cell) for hat in self.hats()]),
             "open": lambda: self.partition._open(
                 keys=[PartitionKeys(name, 0).state], args=["0", "another", "", "", "next"]
@@ -182,7 +182,7 @@ class Stage:
             ),
             "store_tracker": lambda: ledger.tracker.store(DAY, b"state", self.token),
             "reserve_clustering": lambda: ClusteringStore(self.redis, name, self.policy).reserve("c", NEXT, NANO),
-            "sweep": lambda: self.partition.hats.sweep(DAY, DAY),
+            "sweep": lambda: self.partition.final_hats.sweep(DAY, DAY),
         }
 
 

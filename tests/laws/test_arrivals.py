@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import hatcast.agents.batch.fold
 from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainChunks
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import unpack
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, Relation

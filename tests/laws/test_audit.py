@@ -31,7 +31,7 @@ from hatcast.stream.continual._digits import Digits
 from hatcast.stream.estimators import ESTIMATORS, array_averaging
 from hatcast.stream.estimators.grouping import Arrays, wraparound
 from hatcast.stream.estimators.grouping import Counts as Places
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.hybrid import _interface
 from hatcast.stream.kmeans import groups

@@ -19,7 +19,7 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.estimators import Estimate
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.day import DayLedger, Total
 from hatcast.stream.ledger.proposals import Proposal, numbered

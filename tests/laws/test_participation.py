@@ -22,7 +22,7 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.batch.ledger_users import LedgerRuns
 from hatcast.agents.batch.release import FilesPath, release_final
 from hatcast.agents.batch.retention import RetainChunks
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.fold.packing import pack_day, unpack
 from hatcast.stream.fold.users import FoldUsers, pack_horizon, pack_places, unpack_horizon
 from hatcast.stream.mechanisms.system import SystemNoise

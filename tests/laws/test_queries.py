@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream import queries
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Kind, Query

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.policy_state import SpentStore
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.day import DayLedger, PolicyDay, Total, reservations
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.ledger.summary import DaySummary

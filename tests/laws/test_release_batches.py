@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hatcast.stream.estimators import ESTIMATORS, Estimate
 from hatcast.stream.estimators._interface import BeforeNoise
 from hatcast.stream.estimators.grouping import order_of
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, columns, joined_columns, pack
 from hatcast.stream.mechanisms import Noisy, NoisyVector, UnsafeNoise
 from hatcast.stream.mechanisms.system import SystemNoise

@@ -34,7 +34,7 @@ def others(stage: Stage) -> Mapping[str, Act]:
 
     slots, cells = sorted({hat.slot for hat in hats}), sorted({hat.cell for hat in hats})
     return {
-        "load": lambda: stage.partition.hats.load(hats),
+        "load": lambda: stage.partition.final_hats.load(hats),
         "list_retained": lambda: kept.cells(slots),
         "load_retained": lambda: kept.load(slots, 0, cells),
         "read": lambda: stage.ledger.summary(DAY),

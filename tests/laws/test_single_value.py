@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import pack
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS
 from hatcast.stream.ledger.proposals import numbered

@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.agents.recordings.parquet import parquet_records
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy

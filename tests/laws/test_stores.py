@@ -92,13 +92,13 @@ async def _delete_all(store: PartitionStore, whole: Fold) -> None:
     clock = whole.watermark or 0
     early = [FinalHat(slot, cell, clock + 1) for cell, _, slot in hats]
     if early:
-        assert await store.hats.load(early) is None
-        await store.hats.delete(early)
+        assert await store.final_hats.load(early) is None
+        await store.final_hats.delete(early)
     final = [FinalHat(slot, cell, clock) for cell, _, slot in hats]
-    loaded = await store.hats.load(final)
+    loaded = await store.final_hats.load(final)
     assert loaded is not None
     assert all(loaded)
-    await store.hats.delete(final)
+    await store.final_hats.delete(final)
     assert (await store.read(0)).hats == {}
     assert await store.open_slots() == {}
 
@@ -136,7 +136,7 @@ async def test_the_users_of_a_horizon_that_the_next_policy_cuts_short_are_delete
         await store.open(0, 0)
         assert await store.checkpoint(0, 0, 1, take_changes(fold))
         for users_from in ("2022-01-04", horizon):  # of a day after the horizon's first, and of the horizon
-            await store.hats.sweep("2022-01-04", users_from)
+            await store.final_hats.sweep("2022-01-04", users_from)
             fields: Any = await redis.hkeys(f"{{{name}:0}}:state")  # bytes, but the types allow for text
             counted = [field for field in fields if field.startswith(b"day:")]
             left.append(len(await redis.keys(f"{{{name}:0}}:d:*")) + len(counted))

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from hatcast.lab.days import RecordedSlot
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import CountsRecord, ReleaseRecord
 from hatcast.stream.running.inputs import RunningSetting

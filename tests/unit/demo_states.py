@@ -12,7 +12,7 @@ from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.rendering import page
 from hatcast.agents.demo.state import Began, DemoOptions, DemoState
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import (
     BUDGET,

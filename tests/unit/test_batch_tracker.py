@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli.batch import command
 from hatcast.agents.timetable.tables import BadTimetable
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.records.shown import SHOWN, ShownNormal
 from hatcast.stream.release import tracker
 from tests.services.data import DATA

@@ -25,7 +25,7 @@ from hatcast.agents.sources.synthetic import (
     write_timetable,
 )
 from hatcast.agents.timetable.speeds import scheduled_speeds, timetable_of
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.vehicles import by_murmur2
@@ -187,7 +187,7 @@ def test_a_policy_that_begins_later_promises_no_means_of_a_city_yet() -> None:
 
 
 def test_a_city_lies_where_it_was_asked_to() -> None:
-    from hatcast.stream.fold.hats import Calendar
+    from hatcast.stream.fold.calendar import Calendar
     from tests.replayed import policy_of
 
     made = make_city(CityOptions(vehicles=20, centre=(60.17, 24.94), seed=1), Calendar(policy_of()))

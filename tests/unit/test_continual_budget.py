@@ -15,7 +15,7 @@ from hatcast.agents.kafka.registry_checks import policies_without_room
 from hatcast.stream.budget import day_loss
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.day import DayLedger, Total, reservations
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.units import NANO

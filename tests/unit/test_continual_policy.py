@@ -11,7 +11,7 @@ import pytest
 from hatcast.agents.config.settings import policy_of_table
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.users import SlotIndex, horizon_of
 from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind

@@ -23,7 +23,7 @@ from hatcast.agents.recordings import pinned
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import accepts, decode_report
 from hatcast.stream.mechanisms.system import SystemNoise

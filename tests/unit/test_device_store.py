@@ -26,7 +26,7 @@ from hatcast.agents.device.sources import MqttTopic, fleet_filter, read_lines, s
 from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.reading import Reading
@@ -52,7 +52,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.store import DeviceStore, open_store
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.mechanisms import Noisy
 from tests.devices import HOUR, NOON, rules_of
 

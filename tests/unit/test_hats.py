@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from tests.folding import DAY, HOUR, MINUTE, NOON, apply, contributions, entered, occurring, record
 from tests.replayed import policy_of

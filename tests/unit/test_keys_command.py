@@ -10,7 +10,7 @@ import pytest
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.store import DeviceStore, open_store
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.hybrid import decode_report
 from hatcast.stream.hybrid.reports import parse_report_keys
 from hatcast.stream.hybrid.signatures import ReportVerifier, sign_report

@@ -14,7 +14,7 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.ledger.day import Total
 from hatcast.stream.mechanisms.system import SystemNoise

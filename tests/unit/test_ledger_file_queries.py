@@ -10,7 +10,7 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.day import Reserved, Total
 from hatcast.stream.ledger.summary import fits

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.recovery.published_records import Contents
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noisy

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import (
     HYBRID_KEYS,

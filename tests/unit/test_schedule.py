@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.schedule import (
     earliest_send_ms,

@@ -8,7 +8,7 @@ import pytest
 
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.estimators._interface import Parameters
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR

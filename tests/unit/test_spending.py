@@ -14,7 +14,7 @@ from hatcast.agents.cli.budget_tables import today_line
 from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.budget import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters
 from hatcast.stream.ledger.day import Total

@@ -9,7 +9,7 @@ from hatcast.agents.cli.status_page import page
 from hatcast.agents.cli.status_why import NEXT, StoredHour, explain, lines, slot_asked
 from hatcast.agents.config.settings import Settings, settings_of_policy
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from tests.replayed import policy_of
 from tests.unit.test_policy_add_remove import policy as hidden_policy
 

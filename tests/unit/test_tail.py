@@ -22,7 +22,7 @@ from hatcast.agents.tables.terminal import (
     releases_table,
     table,
 )
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay

@@ -11,8 +11,8 @@ import pytest
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA, time_zone
 from tests.batching import CONFIG, batch, refusal, releases
 from tests.folding import DAY, HOUR, NOON, apply, fold_of, record

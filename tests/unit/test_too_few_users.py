@@ -7,7 +7,7 @@ import pytest
 
 from hatcast.lab.audit.hats import MeanFamily, RandomNumbers
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Policy, read_policy

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, TrackerKeys, read_policy

@@ -31,7 +31,7 @@ from hatcast.agents.kafka.grants import Role, check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.calendar import Calendar, closes_at
 from hatcast.stream.hybrid import ID_BYTES
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
