@@ -164,7 +164,7 @@ class FilesPath:
     def _closed_by(self, hats: Sequence[RetainedHat]) -> Status | None:
         """Return the status of HATs that nothing is drawn for.
 
-        Under `add_remove` the budget has room for a slot as a whole, or not, as in agents/release/loop.py; else each
+        Under `add_remove` the budget has room for a slot as a whole, or not, as in agents/release/in_step.py; else each
         commit checks its own charge.
         """
         date = hats[0].date

@@ -49,7 +49,7 @@ class LedgerRecovery:
         self,
         settings: Settings,
         store: RecoveryStore,
-        publishers: TransactionalProducers,
+        producers: TransactionalProducers,
         domain: Callable[[], Awaitable[Domain]],
         topic_ids: Callable[[Iterable[str]], Awaitable[Mapping[str, str]]],
     ) -> None:
@@ -58,7 +58,7 @@ class LedgerRecovery:
         topic_ids: returns Kafka's id of each topic; "" if the broker has none
         """
         self.guard = CommitGuard()  # commits compare it with Redis
-        self.publishers = publishers  # this worker's producers, which fence the others
+        self.producers = producers  # this worker's producers, which fence the others
         self.sealed_through = ""  # last sealed local date of our policy; "" for none
         self.caught_up_to: Mapping[OutputPartition, Position] = {}  # ends of the output topics at the last catch-up
         self._store = store
@@ -106,13 +106,13 @@ class LedgerRecovery:
             ready = await self._step(owned)
             if ready is not None:
                 return ready
-            await self.publishers.start_missing(owned)  # a fence invalidates our own producers too
+            await self.producers.start_missing(owned)  # a fence invalidates our own producers too
         return False
 
     async def _step(self, owned: frozenset[int]) -> bool | None:
         """Read the recovery state and act on it; None if it must be read again."""
         guard = self.guard
-        guard.disown(self.publishers.renewed() | (guard.written.keys() - owned))
+        guard.disown(self.producers.renewed() | (guard.written.keys() - owned))
         state = await self._store.read_state(guard.written)
         self.sealed_through = state.sealed_through
         if not state.token or self._went_back(state):
@@ -124,7 +124,7 @@ class LedgerRecovery:
         guard.commits = state.commits
         guard.disown([r for r, written in guard.written.items() if state.sequences.get(r, 0) != written])
         wanted = owned - guard.written.keys()
-        if wanted or self._must_catch_up or self.publishers.sent - self._caught_up_at > _MAX_LAG:
+        if wanted or self._must_catch_up or self.producers.sent - self._caught_up_at > _MAX_LAG:
             return await self._take_over(wanted)
         return True
 
@@ -174,7 +174,7 @@ class LedgerRecovery:
 
     async def _take_over(self, wanted: frozenset[int]) -> bool | None:
         """Catch up, then own these release partitions, whose producers are ours. None: read the state again."""
-        guard, sent = self.guard, self.publishers.sent
+        guard, sent = self.guard, self.producers.sent
         self._must_catch_up = False
         try:
             # Read before the topics: if Redis goes back after this, its sequences differ from these.
@@ -265,7 +265,7 @@ class LedgerRecovery:
 
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
         """Fence all publishers, then store where the output topics end; False if another recovery has begun."""
-        await self.publishers.fence(domain.publishing)
+        await self.producers.fence(domain.publishing)
         return await self._store.store_ends(attempt, await self._ends(domain))
 
     async def _ends(self, domain: Domain) -> dict[OutputPartition, Position]:

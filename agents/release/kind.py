@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
@@ -88,6 +89,7 @@ class ReleaseContext:
     store: HatStore
     ledger: LedgerStore
     recovery: LedgerRecovery
+    producers: TransactionalProducers
     registry: Registry  # of the requests that queries take
     noise: Noise
     failures: FailureLog = field(default_factory=lambda: FailureLog("release"))  # failure log of the release loop

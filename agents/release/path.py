@@ -107,15 +107,15 @@ class ReleasePath(Generic[D, L]):
     async def _release_part(self, part: DuePart[D], stopping: asyncio.Event) -> tuple[int, bool]:
         """Return the number of items released, and whether all of the part is published."""
         if self.kind.order == "groups":
-            released = await self.release(part.due, stopping)
+            released = await self.release_groups(part.due, stopping)
             return released, released == len(part.due)
         if self.kind.order == "together":
             is_published = await self.release_together(part.due, part.may_send)
         else:
-            is_published = await self.release_next(part.due)
+            is_published = await self.release_chain(part.due)
         return len(part.due) * is_published, is_published
 
-    async def release(self, due: Iterable[D], stopping: asyncio.Event | None = None) -> int:
+    async def release_groups(self, due: Iterable[D], stopping: asyncio.Event | None = None) -> int:
         """Order `groups`, until `stopping` is set. Return the number released; others cannot be loaded now."""
         done, groups = 0, list(groups_of(due))
         async with aclosing(one_ahead(self._draw_missing, chain.from_iterable(groups))) as drawn:
@@ -134,11 +134,11 @@ class ReleasePath(Generic[D, L]):
         sealed = sum(map(self._is_sealed, due))
         if sealed + len(records) < len(due) or not await may_send():
             return False
-        await self.publish(records)
+        await self.send_and_mark(records)
         await self._delete_released(due, records)
         return True
 
-    async def release_next(self, due: Sequence[D]) -> bool:
+    async def release_chain(self, due: Sequence[D]) -> bool:
         """Order `chain`: release what follows from items. Return False if they cannot be loaded now.
 
         Raises Behind if another worker has committed since the session did: it does not know of it.
@@ -219,9 +219,9 @@ class ReleasePath(Generic[D, L]):
                 records |= await self.commit_drawn(await anext(drawn))
         except Exception:
             with suppress(*_SENT_AGAIN):  # then the next round sends them: the first error is raised
-                await self.publish(records)
+                await self.send_and_mark(records)
             raise
-        await self.publish(records)
+        await self.send_and_mark(records)
         return records
 
     async def _delete_released(self, due: Sequence[D], records: Mapping[D, Committed]) -> int:
@@ -235,7 +235,7 @@ class ReleasePath(Generic[D, L]):
         """Return True if an item of a sealed day was folded or retained again: all of that day is published."""
         return due.date <= self._recovery.sealed_through
 
-    async def publish(self, records: Mapping[D, Committed]) -> None:
+    async def send_and_mark(self, records: Mapping[D, Committed]) -> None:
         """Send the unpublished records of a date, all release partitions at once, and mark them.
 
         Raises the error of a send after the others are published; ProducerGone, if another worker has taken over a
@@ -294,7 +294,7 @@ class ReleasePath(Generic[D, L]):
             public_ms = messages[-1][-1].timestamp_ms
             budgets = await budget_messages(self._context.settings, self._ledger, dates, public_ms, self.kind.spent)
             await self._recovery.confirm(pending)
-            publish = self._recovery.publishers.publish
+            publish = self._context.producers.publish
             sends = [publish(r, [*of, *budgets]) for r, of in zip(pending, messages, strict=True)]
             ended = await asyncio.gather(*sends, return_exceptions=True)
         failed = {r: error for r, error in zip(pending, ended, strict=True) if error is not None}

@@ -7,6 +7,7 @@ contributions are deleted.    [docs/specification/release.md, Adopting; docs/run
 from collections.abc import Mapping, Sequence
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.release.batching import sends_of
@@ -18,11 +19,19 @@ from hatcast.stream.records.projections import HEAD
 class Resender:
     """Resends records as the owner of release partitions."""
 
-    def __init__(self, settings: Settings, ledger: LedgerStore, recovery: LedgerRecovery, partitions: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: LedgerStore,
+        recovery: LedgerRecovery,
+        producers: TransactionalProducers,
+        partitions: int,
+    ) -> None:
         self._settings = settings
         self._policy = settings.policy
         self._ledger = ledger
         self._recovery = recovery
+        self._producers = producers
         self._partitions = partitions
 
     async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
@@ -59,5 +68,5 @@ class Resender:
         public_ms = messages[-1].timestamp_ms
         messages.append(budget_message(self._settings.topics, self._policy, date, summary, public_ms))
         await self._recovery.confirm()
-        await self._recovery.publishers.publish(release_partition, messages)
+        await self._producers.publish(release_partition, messages)
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])

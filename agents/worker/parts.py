@@ -20,10 +20,10 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.sealing import Sealer
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.registration import Registered
-from hatcast.agents.worker.sealing import Sealer
 from hatcast.agents.worker.source import Connections, Drain, IngestOptions, Source
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.calendar import Calendar
@@ -45,7 +45,7 @@ class Parts:
 
 
 def make_recovery(
-    settings: Settings, partitions: int, redis: AnyRedis, reader: TopicIds | None, publishers: TransactionalProducers
+    settings: Settings, partitions: int, redis: AnyRedis, reader: TopicIds | None, producers: TransactionalProducers
 ) -> LedgerRecovery:
     """Return the ledger recovery; it catches up after each reconnect to Redis. `reader`: None without topic ids."""
     registry = Registry(settings)
@@ -58,7 +58,7 @@ def make_recovery(
         return {topic: known.get(topic) or "" for topic in topics}
 
     store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
-    recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
+    recovery = LedgerRecovery(settings, store, producers, domain, topic_ids)
     watch_reconnects(redis, recovery.require_catch_up)
     return recovery
 
@@ -104,13 +104,15 @@ def make_estimates(connections: Connections, releases: ReleaseLoop) -> EstimateP
 
 
 def make_releases(
-    connections: Connections, recovery: LedgerRecovery, assigned: Callable[[], frozenset[int]]
+    connections: Connections,
+    recovery: LedgerRecovery,
+    producers: TransactionalProducers,
+    assigned: Callable[[], frozenset[int]],
 ) -> ReleaseLoop:
     """Return the release loop. `assigned`: the telemetry partitions of this worker."""
     settings, registry = connections.settings, Registry(connections.settings)
     store, ledger = connections.store, connections.ledger
-    seals = SealStore(connections.redis, settings.topics.telemetry)
-    sealer = Sealer(settings, store, ledger, seals, recovery, registry)
-    context = ReleaseContext(settings, store, ledger, recovery, registry, SystemNoise())
+    context = ReleaseContext(settings, store, ledger, recovery, producers, registry, SystemNoise())
+    sealer = Sealer(context, SealStore(connections.redis, settings.topics.telemetry))
     retained = RetainedStore(connections.redis, settings.policy.name, connections.partitions)
-    return ReleaseLoop(context, retained, assigned, sealer.round)
+    return ReleaseLoop(context, retained, assigned, sealer)

@@ -134,7 +134,7 @@ class PolicyTransition:
         """Return True if all days before a date are published and sealed: only this policy's workers seal them."""
         if not await releases.is_done(from_date):
             return False
-        return releases.seal is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
+        return releases.sealer is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
 
     async def sweep(self, store: HatStore) -> None:
         """Delete contributions to days of the next policy, and states of running sums. Does nothing before `ended`."""

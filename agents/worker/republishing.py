@@ -62,10 +62,10 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
     ids = TopicIds(settings)
     await Registration(settings, redis, partitions, await ids.read_at_start(settings.sources)).check()
     ledger = LedgerStore(redis, domain, policy)
-    publishers = TransactionalProducers(domain, policy.name, client)
-    resources.push_async_callback(publishers.stop)
-    recovery = make_recovery(settings, partitions, redis, ids, publishers)
-    await publishers.start_missing(owned)
+    producers = TransactionalProducers(domain, policy.name, client)
+    resources.push_async_callback(producers.stop)
+    recovery = make_recovery(settings, partitions, redis, ids, producers)
+    await producers.start_missing(owned)
     while not await recovery.ensure(owned):
         await asyncio.sleep(_PAUSE_S)
     sealed = await ledger.sealed_through()
@@ -74,7 +74,7 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
             f"{date} is sealed: its releases are gone with the topic, as are all through {sealed}, since Redis has only"
             f" their summaries. {_stored([each for each in await ledger.unsealed_dates() if each > sealed])}"
         )
-    sent = await Resender(settings, ledger, recovery, partitions).republish(date, owned)
+    sent = await Resender(settings, ledger, recovery, producers, partitions).republish(date, owned)
     if not sent:
         raise HatcastError(f"nothing of {date} was published. {_stored(await ledger.unsealed_dates())}")
     return sent, sealed

@@ -117,9 +117,9 @@ class Worker:
     async def _make_parts(self, connections: Connections, registration: Registration) -> Parts:
         """Take over from the replaced policy, register the policy, and return the parts."""
         settings, redis, ledger = self._settings, connections.redis, connections.ledger
-        publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, connections.client)
-        self._resources.push_async_callback(publishers.stop)
-        recovery = make_recovery(settings, self._partitions, redis, self._topic_ids, publishers)
+        producers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, connections.client)
+        self._resources.push_async_callback(producers.stop)
+        recovery = make_recovery(settings, self._partitions, redis, self._topic_ids, producers)
         transition = PolicyTransition(settings, redis, ledger, recovery, connections.producer)
         self._resources.push_async_callback(transition.sweep, connections.store)  # after the last checkpoint
         await transition.take_over()
@@ -146,7 +146,7 @@ class Worker:
             on_rollback=recovery.require_catch_up,
         )
         folds = make_folds(connections, registered, options)
-        releases = make_releases(connections, recovery, folds[0].app.batch_consumer.assigned)
+        releases = make_releases(connections, recovery, producers, folds[0].app.batch_consumer.assigned)
         return Parts(folds, recovery, releases, make_estimates(connections, releases), transition)
 
     async def _join(self, parts: Parts, gauges: Gauges) -> None:

@@ -137,17 +137,17 @@ class Entries:
 async def recovering(pipeline: Pipeline, redis: Redis) -> AsyncIterator[LedgerRecovery]:
     """The recovery of a worker that owns all release partitions; nothing is recovered yet."""
     settings = pipeline.settings
-    publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    producers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     try:
-        yield recovery_with(settings, redis, publishers, partitions=settings.kafka.partitions)
+        yield recovery_with(settings, redis, producers, partitions=settings.kafka.partitions)
     finally:
-        await publishers.stop()
+        await producers.stop()
 
 
 async def recover(recovery: LedgerRecovery, partitions: int) -> CommitGuard:
     """Recover the ledger; returns what commits to every release partition compare."""
     everything = frozenset(range(partitions))
-    await recovery.publishers.start_missing(everything)
+    await recovery.producers.start_missing(everything)
     assert await recovery.ensure(everything)
     return recovery.guard
 

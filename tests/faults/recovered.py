@@ -78,12 +78,12 @@ async def _released(pipeline: Pipeline, entries: Entries) -> int:
 async def _recover(config: Path) -> None:
     settings = load_settings(config, {})
     owned = frozenset(range(settings.kafka.partitions))
-    publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    producers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     async with Redis.from_url(settings.redis.url) as redis:
-        recovery = recovery_with(settings, redis, publishers, partitions=settings.kafka.partitions)
+        recovery = recovery_with(settings, redis, producers, partitions=settings.kafka.partitions)
         while not await recovery.ensure(owned):
             await asyncio.sleep(_PAUSE_S)
-    await publishers.stop()
+    await producers.stop()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     sys.stdout.write(json.dumps({"peak_mb": peak}) + "\n")
 

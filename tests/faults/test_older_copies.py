@@ -132,7 +132,7 @@ def older_token(pipeline: Pipeline) -> list[str]:
                 releasing(pipeline, stores, owned=lambda: others) as looks,
                 releasing(pipeline, stores, owned=lambda: some) as sends,
             ):
-                await looks._publishers.start_missing(others)
+                await looks._producers.start_missing(others)
                 assert await looks._recovery.ensure(others)
                 slow(sends, lambda: come_back(pipeline, copy), looks, seen)
                 with suppress(Behind):

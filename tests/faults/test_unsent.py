@@ -67,13 +67,13 @@ async def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) 
     async with open_stores(pipeline) as stores:
         await close_hours(pipeline, stores, FIRST)
         async with releasing(pipeline, stores) as releaser:
-            await releaser._publishers.start_missing(ALL)
+            await releaser._producers.start_missing(ALL)
             assert await releaser._recovery.ensure(ALL)
             copy = copied(pipeline)
             records = await releaser.hats_path.records(await due_hats(releaser))
             come_back(pipeline, copy)
             with pytest.raises(Behind):
-                await releaser.hats_path.publish(records or {})
+                await releaser.hats_path.send_and_mark(records or {})
         assert len(records or {}) == 3
         assert pipeline.published(committed=False) == {}
         await finish(pipeline, stores)

@@ -17,7 +17,7 @@ from hatcast.stream.ledger.proposals import Committed
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
 from tests.integration.readings import Sample, Stores
-from tests.integration.test_release import ALL, CrashError, CrashingPublishers, crash_after, releasing
+from tests.integration.test_release import ALL, CrashError, CrashingProducers, crash_after, releasing
 
 ANSWERS: Final = 2 * 4 + 12  # of `mean` and `over` one for each place and hour, of `daily` also for each day
 
@@ -26,28 +26,28 @@ ANSWERS: Final = 2 * 4 + 12  # of `mean` and `over` one for each place and hour,
 async def answering(
     pipeline: Pipeline,
     stores: Stores,
-    publishers: type[TransactionalProducers] = TransactionalProducers,
+    producers: type[TransactionalProducers] = TransactionalProducers,
     owned: Callable[[], frozenset[int]] = lambda: ALL,
 ) -> AsyncIterator[tuple[ReleaseLoop, ReleasePath[DueAnswer, Retained]]]:
     """A worker's release loop with its queries."""
-    async with releasing(pipeline, stores, publishers, owned=owned, queries=True) as releaser:
+    async with releasing(pipeline, stores, producers, owned=owned, queries=True) as releaser:
         assert releaser.answers is not None
         yield releaser, releaser.answers.path
 
 
 async def crash_at(step: str, pipeline: Pipeline, stores: Stores) -> None:
     """A round of a worker that crashes right after this step of an answer."""
-    publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+    producers = CrashingProducers if step == "sent" else TransactionalProducers
     with pytest.raises(CrashError):
-        async with answering(pipeline, stores, publishers) as (releaser, queries):
+        async with answering(pipeline, stores, producers) as (releaser, queries):
             if step == "sent":  # of an answer, not of a HAT
-                releaser._publishers.__class__ = TransactionalProducers
+                releaser._producers.__class__ = TransactionalProducers
                 wrapped = queries.send
 
                 async def send(
                     pending: Mapping[int, Sequence[tuple[DueAnswer, Committed]]],
                 ) -> dict[int, BaseException]:
-                    releaser._publishers.__class__ = CrashingPublishers
+                    releaser._producers.__class__ = CrashingProducers
                     return await wrapped(pending)
 
                 setattr(queries, "send", send)  # noqa: B010 - a step, wrapped from outside

@@ -10,10 +10,10 @@ from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.hat_store import HatStore
-from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
+from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore, SealStore
-from hatcast.agents.worker.sealing import Sealer
+from hatcast.agents.release.kind import ReleaseContext
+from hatcast.agents.release.sealing import Sealer
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import RecordsMissing
@@ -25,16 +25,16 @@ OUTPUT: Final = OutputPartition("means", 0)  # of tests that need no topic
 
 
 def recovery_of(
-    pipeline: Pipeline, redis: AnyRedis, publishers: TransactionalProducers, kind: type[LedgerRecovery] = LedgerRecovery
+    pipeline: Pipeline, redis: AnyRedis, producers: TransactionalProducers, kind: type[LedgerRecovery] = LedgerRecovery
 ) -> LedgerRecovery:
     """The recovery of a worker of the pipeline's policy."""
-    return recovery_with(pipeline.settings, redis, publishers, kind)
+    return recovery_with(pipeline.settings, redis, producers, kind)
 
 
 def recovery_with(
     settings: Settings,
     redis: AnyRedis,
-    publishers: TransactionalProducers,
+    producers: TransactionalProducers,
     kind: type[LedgerRecovery] = LedgerRecovery,
     partitions: int = PARTITIONS,
 ) -> LedgerRecovery:
@@ -48,7 +48,7 @@ def recovery_with(
         return {topic: found or "" for topic, found in (await ids.read(list(topics))).items()}
 
     store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
-    return kind(settings, store, publishers, domain, topic_ids)
+    return kind(settings, store, producers, domain, topic_ids)
 
 
 async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int = PARTITIONS) -> CommitGuard:
@@ -70,11 +70,15 @@ async def guard_of(store: RecoveryStore, partitions: int = PARTITIONS) -> Commit
     return guard
 
 
-def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery: LedgerRecovery) -> Sealer:
-    """The sealer of a worker of the pipeline's policy."""
-    settings, registry = pipeline.settings, Registry(pipeline.settings)
-    store = HatStore.of(redis, settings.policy, PARTITIONS)
-    return Sealer(settings, store, ledger, SealStore(redis, settings.topics.telemetry), recovery, registry)
+class EagerSealer(Sealer):
+    """It seals in each round."""
+
+    round = Sealer.seal
+
+
+def sealer_of(context: ReleaseContext, redis: AnyRedis) -> Sealer:
+    """The sealer of a worker."""
+    return EagerSealer(context, SealStore(redis, context.settings.topics.telemetry))
 
 
 async def adopt(

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.release.hats import ContinualHats
+from hatcast.agents.release.continual import ContinualHats
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.mechanisms import NoisyVector
 from tests.integration.harness import Pipeline
@@ -21,7 +21,7 @@ from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, store_c
 from tests.integration.readings import PLACES as AT
 from tests.integration.test_release import (
     CrashError,
-    CrashingPublishers,
+    CrashingProducers,
     abort_in_a_round,
     crash_after,
     releasing,
@@ -98,9 +98,9 @@ async def crash(pipeline: Pipeline, stores: Stores, step: str, noise: Drawn, hou
             drawing(releaser, noise)
             await abort_in_a_round(releaser)
         return
-    publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+    producers = CrashingProducers if step == "sent" else TransactionalProducers
     with pytest.raises(CrashError):
-        async with releasing(pipeline, stores, publishers=publishers) as releaser:
+        async with releasing(pipeline, stores, producers=producers) as releaser:
             drawing(releaser, noise)
             crash_after(releaser.hats_path, step)
             await releaser.round(asyncio.Event())

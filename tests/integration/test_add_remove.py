@@ -37,7 +37,7 @@ from tests.integration.hidden import (
     stamp_by,
 )
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, open_stores, store_closed, ticks, traffic
-from tests.integration.test_release import STEPS, CrashError, CrashingPublishers, crash_after, releasing
+from tests.integration.test_release import STEPS, CrashError, CrashingProducers, crash_after, releasing
 from tests.services import KafkaServer, Received, Record, RedisServer
 from tests.services.data import recording
 from tests.services.kafka_server import PARTITIONS
@@ -203,9 +203,9 @@ async def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_bet
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + 2 * DAY_MS)
             for step in STEPS:
-                publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+                producers = CrashingProducers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
-                    async with releasing(pipeline, stores, publishers) as releaser:
+                    async with releasing(pipeline, stores, producers) as releaser:
                         crash_after(releaser.hats_path, step)
                         await releaser.round(asyncio.Event())
             async with releasing(pipeline, stores) as releaser:

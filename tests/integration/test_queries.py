@@ -67,7 +67,7 @@ async def test_every_kind_confirms_before_a_commit_before_a_send_and_after_a_mar
     async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
         await store_closed(stores, pipeline.settings.policy, days(), END_MS)
         note(releaser._recovery, "confirm", "confirm")
-        note(releaser._publishers, "publish", "send")
+        note(releaser._producers, "publish", "send")
         for path in releaser.paths:
             path._ledger = copy.copy(path._ledger)  # so that the commits of each path are known
             note(path._ledger, "commit", f"commit {path.kind.noun}")

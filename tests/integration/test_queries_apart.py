@@ -33,7 +33,7 @@ from tests.integration.test_add_remove import (
     assert_means_are_true,
     cell_of,
 )
-from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after
+from tests.integration.test_release import ALL, STEPS, CrashError, CrashingProducers, crash_after
 from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
@@ -147,9 +147,9 @@ async def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_cr
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + DAY_MS)
             for step in STEPS:
-                publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+                producers = CrashingProducers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
-                    async with answering(pipeline, stores, publishers) as (releaser, queries):
+                    async with answering(pipeline, stores, producers) as (releaser, queries):
                         crash_after(queries, step)
                         await releaser.round(asyncio.Event())
             async with answering(pipeline, stores) as (releaser, _):

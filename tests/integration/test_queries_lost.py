@@ -35,7 +35,7 @@ async def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_an
         ]
         assert releaser.answers is not None
         due = await releaser.answers.due_of(asked, ALL, [cell(0)])
-        assert await path.release(due) == len(due)
+        assert await path.release_groups(due) == len(due)
         await path.round(ALL, asyncio.Event())
     assert [record for record in answers(pipeline).values() if "missing" in record] == []
     assert_true(pipeline, samples)

@@ -47,7 +47,7 @@ class CrashError(Exception):
     """What ends a releaser at a step."""
 
 
-class CrashingPublishers(TransactionalProducers):
+class CrashingProducers(TransactionalProducers):
     """Fails after everything was sent, before the transaction is committed."""
 
     async def publish(self, release_partition: int, messages: Iterable[OutputMessage]) -> None:
@@ -107,7 +107,7 @@ pytestmark = pytest.mark.pipeline(topics=True)
 async def releasing(
     pipeline: Pipeline,
     stores: Stores,
-    publishers: type[TransactionalProducers] = TransactionalProducers,
+    producers: type[TransactionalProducers] = TransactionalProducers,
     kind_of_recovery: type[LedgerRecovery] = LedgerRecovery,
     *,
     owned: Callable[[], frozenset[int]] = lambda: ALL,
@@ -120,13 +120,12 @@ async def releasing(
     seals     it seals finished days in each round
     """
     settings = pipeline.settings
-    made = publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    made = producers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     recovery = recovery_of(pipeline, stores.redis, made, kind_of_recovery)
     retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
     store, registry = HatStore(stores.partitions), Registry(settings)
-    context = ReleaseContext(settings, store, stores.ledger, recovery, registry, SystemNoise())
-    seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None
-    loop = ReleaseLoop(context, retained, owned, seal)
+    context = ReleaseContext(settings, store, stores.ledger, recovery, made, registry, SystemNoise())
+    loop = ReleaseLoop(context, retained, owned, sealer_of(context, stores.redis) if seals else None)
     if not queries:
         loop.paths = [loop.hats_path]
     try:
@@ -149,9 +148,9 @@ async def finish(pipeline: Pipeline, stores: Stores) -> None:
 
 async def abort_in_a_round(releases: ReleaseLoop) -> None:
     """A round that sends everything and aborts each transaction."""
-    await releases._publishers.start_missing(ALL)
+    await releases._producers.start_missing(ALL)
     assert await releases._recovery.ensure(ALL)  # which makes producers of its own: those send
-    for producer in releases._publishers._producers.values():
+    for producer in releases._producers._producers.values():
         producer.commit_transaction = producer.abort_transaction
     await releases.round(asyncio.Event())
 
@@ -165,9 +164,9 @@ async def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one
 ) -> None:
     async with open_stores(pipeline) as stores:
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-        publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+        producers = CrashingProducers if step == "sent" else TransactionalProducers
         with pytest.raises(CrashError):
-            async with releasing(pipeline, stores, publishers=publishers) as releaser:
+            async with releasing(pipeline, stores, producers=producers) as releaser:
                 crash_after(releaser.hats_path, step)
                 await releaser.round(asyncio.Event())
         after_crash = await stored_records(pipeline, stores)
@@ -237,7 +236,7 @@ async def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_
         async with releasing(pipeline, stores) as one, releasing(pipeline, stores) as other:
             for racer in (one, other):  # both own all partitions, as far as they know: else one would not race
                 before(racer.hats_path, "commit", meet)
-                await racer._publishers.start_missing(ALL)
+                await racer._producers.start_missing(ALL)
                 assert await racer._recovery.ensure(ALL)
             ended = await asyncio.gather(
                 one.round(asyncio.Event()), other.round(asyncio.Event()), return_exceptions=True

@@ -127,7 +127,7 @@ def test_if_one_release_partition_cannot_send_the_others_are_published(
                 await other.start_missing(frozenset([first]))  # which fences ours
                 await other.stop()
             else:
-                producer = releaser._publishers._producers[first]
+                producer = releaser._producers._producers[first]
 
                 async def commit() -> None:
                     await producer.abort_transaction()  # else it would hide the others' records that come after it
@@ -153,16 +153,16 @@ def test_the_transactions_of_release_partitions_run_at_once_and_each_has_its_day
                 partitions = partitions_of(releaser, await due_hats(releaser))
                 meeting = asyncio.Barrier(len(partitions))
 
-                publish = releaser._publishers.publish
+                publish = releaser._producers.publish
 
                 async def meet(release_partition: int, messages: Sequence[OutputMessage]) -> None:
                     sent.append(messages)
                     await asyncio.wait_for(meeting.wait(), WAIT_S)
                     await publish(release_partition, messages)
 
-                setattr(releaser._publishers, "publish", meet)  # noqa: B010 - as a step, wrapped from outside
+                setattr(releaser._producers, "publish", meet)  # noqa: B010 - as a step, wrapped from outside
                 assert await releaser.round(asyncio.Event()) == HATS
-                assert releaser._publishers.sent == HATS + len(partitions)
+                assert releaser._producers.sent == HATS + len(partitions)
 
     asyncio.run(run())
     budgets = [message.value for messages in sent for message in messages if message.topic.endswith("budget")]
@@ -251,7 +251,7 @@ async def test_a_round_that_is_cancelled_while_it_loads_ahead_or_sends_leaves_on
         await close_two_hours(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
             calls, reached = 0, asyncio.Event()
-            owner = releaser.hats_path if step == "load" else releaser._publishers
+            owner = releaser.hats_path if step == "load" else releaser._producers
             wrapped = getattr(owner, step)
 
             async def third(*arguments: Any) -> Any:

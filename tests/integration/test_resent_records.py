@@ -39,17 +39,17 @@ def resend(pipeline: Pipeline) -> list[int]:
                 DomainKeys(pipeline.name).row(rows.published(DATE, pipeline.settings.policy.name))
             )
             async with releasing(pipeline, stores) as releaser:
-                publishers, recovery = releaser._publishers, releaser._recovery
-                await publishers.start_missing(ALL)
+                producers, recovery = releaser._producers, releaser._recovery
+                await producers.start_missing(ALL)
                 assert await recovery.ensure(ALL)
-                publish = publishers.publish
+                publish = producers.publish
 
                 async def counted(release_partition: int, messages: Iterable[OutputMessage]) -> None:
                     sizes.append(len(sent := list(messages)))
                     await publish(release_partition, sent)
 
-                publishers.publish = counted  # type: ignore[method-assign]
-                await Resender(pipeline.settings, stores.ledger, recovery, PARTITIONS).resend([DATE], ALL)
+                producers.publish = counted  # type: ignore[method-assign]
+                await Resender(pipeline.settings, stores.ledger, recovery, producers, PARTITIONS).resend([DATE], ALL)
             assert await stores.ledger.count_unpublished(DATE) == 0
 
     asyncio.run(run())

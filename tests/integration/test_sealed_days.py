@@ -87,12 +87,12 @@ async def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_
     async with open_stores(pipeline) as stores:
         await fold(pipeline, stores)
         async with sealing(pipeline, stores) as releaser:
-            seal, releaser.seal = releaser.seal, None
+            sealer, releaser.sealer = releaser.sealer, None
             for _ in range(3):
                 await releaser.round(asyncio.Event())
             before = await summaries(stores)
-            assert seal is not None
-            await seal(releaser)
+            assert sealer is not None
+            await sealer.seal(ALL, releaser.is_done)
         after = await summaries(stores)
     assert before == after
     assert all(each.releases for each in after[:DAYS])
@@ -140,7 +140,7 @@ async def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_ba
         await release(pipeline, stores)
         before = await summaries(stores)
         async with releasing(pipeline, stores) as releaser:
-            await releaser._publishers.start_missing(ALL)
+            await releaser._producers.start_missing(ALL)
             assert await releaser._recovery.ensure(ALL)
             await fold_again_under_another_name(pipeline, stores)
             (one, *_) = await due_hats(releaser)
@@ -168,10 +168,10 @@ def test_a_seal_that_a_crash_cut_short_is_finished_by_the_next_worker(step: str,
         async with open_stores(pipeline) as stores:
             await fold(pipeline, stores)
             async with sealing(pipeline, stores) as releaser:
-                releaser.seal = None
+                releaser.sealer = None
                 for _ in range(3):
                     await releaser.round(asyncio.Event())
-                sealer = sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)
+                sealer = sealer_of(releaser._context, stores.redis)
                 owner: Any = sealer if step == "sealed in Redis" else sealer._registry
                 name = {"sealed in Redis": "_sealed", "written to the registry": "write"}[step]
                 wrapped = getattr(owner, name)
@@ -184,7 +184,7 @@ def test_a_seal_that_a_crash_cut_short_is_finished_by_the_next_worker(step: str,
                 setattr(owner, name, crash)
             async with releasing(pipeline, stores) as releaser:
                 sealer._recovery = releaser._recovery
-                releaser.seal = sealer.seal
+                releaser.sealer = sealer
                 with pytest.raises(CrashError):
                     for _ in range(3):
                         await releaser.round(asyncio.Event())
@@ -206,8 +206,8 @@ async def test_a_record_that_kafka_never_committed_is_sent_before_its_day_is_sea
     async with open_stores(pipeline) as stores:
         await fold(pipeline, stores, 1)
         async with releasing(pipeline, stores) as releaser:
-            await releaser._publishers.start_missing(ALL)
-            for producer in releaser._publishers._producers.values():
+            await releaser._producers.start_missing(ALL)
+            for producer in releaser._producers._producers.values():
                 producer.commit_transaction = producer.abort_transaction
             await releaser.round(asyncio.Event())
         pipeline.forget()
@@ -226,9 +226,7 @@ def test_offsets_before_which_all_is_sealed_stay_behind_the_first_record_of_an_o
             async with sealing(pipeline, stores) as releaser:
                 await releaser.round(asyncio.Event())
                 await releaser._recovery.catch_up()
-            starts = await sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)._seals.starts(
-                day(1), policy.name
-            )
+            starts = await sealer_of(releaser._context, stores.redis)._seals.starts(day(1), policy.name)
             return {
                 OutputPartition(topic, partition): offset
                 for topic, start in starts.items()
@@ -261,7 +259,7 @@ async def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pip
     await Registry(pipeline.settings).write(lambda facts: {} if facts.values else registry_records(sealed, days))
     async with open_stores(pipeline) as stores:
         async with releasing(pipeline, stores) as releaser:
-            await releaser._publishers.start_missing(ALL)
+            await releaser._producers.start_missing(ALL)
             begun = time.monotonic()
             assert await releaser._recovery.ensure(ALL)
             seconds = time.monotonic() - begun

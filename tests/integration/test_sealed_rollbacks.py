@@ -78,7 +78,7 @@ async def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_i
         await fold(pipeline, stores, 1)
         empty = copy_of(pipeline)
         async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
-            await releaser._publishers.start_missing(ALL)
+            await releaser._producers.start_missing(ALL)
             assert await releaser._recovery.ensure(ALL)
             records = await releaser.hats_path.records(await due_hats(releaser))
             assert records
@@ -100,7 +100,7 @@ async def test_a_seal_counts_only_if_redis_did_not_go_back_while_its_summary_was
         async with releasing(pipeline, stores) as releaser:
             await releaser.round(asyncio.Event())
             before = await summaries(stores, 1)
-            sealer = sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)
+            sealer = sealer_of(releaser._context, stores.redis)
             product = SealStore.seal
 
             async def seal(self: SealStore, *arguments: Any) -> bool:
@@ -109,7 +109,7 @@ async def test_a_seal_counts_only_if_redis_did_not_go_back_while_its_summary_was
 
             with monkeypatch.context() as patch:
                 patch.setattr(SealStore, "seal", seal)
-                await sealer.seal(releaser)
+                await sealer.seal(ALL, releaser.is_done)
         await release(pipeline, stores)
         pipeline.forget()
         await fold(pipeline, stores, 1)
@@ -132,7 +132,7 @@ async def test_what_the_budget_topic_tells_of_an_open_day_is_read_again_after_an
         pipeline.forget()
         await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
         async with releasing(pipeline, stores) as releaser:
-            await releaser._publishers.start_missing(ALL)
+            await releaser._producers.start_missing(ALL)
             assert await releaser._recovery.ensure(ALL)
         after = await stores.ledger.summary(day(1))
     assert before.limit is not None

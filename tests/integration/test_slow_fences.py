@@ -44,15 +44,15 @@ async def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
 
     redis = Redis.from_url(pipeline.settings.redis.url)
     client = aiokafka_options(pipeline.settings)
-    publishers = [
+    producers = [
         TransactionalProducers(pipeline.settings.topics.telemetry, pipeline.settings.policy.name, client)
         for _ in range(WORKERS)
     ]
     try:
         async with asyncio.timeout(60):
-            await asyncio.gather(*(recover(recovery_of(pipeline, redis, each, SlowFence)) for each in publishers))
+            await asyncio.gather(*(recover(recovery_of(pipeline, redis, each, SlowFence)) for each in producers))
     finally:
-        await asyncio.gather(*(each.stop() for each in publishers))
+        await asyncio.gather(*(each.stop() for each in producers))
         await redis.aclose()
 
 
@@ -64,8 +64,8 @@ def test_a_worker_that_only_waits_for_others_recoveries_waits_no_longer_for_the_
     async def wait_for_others() -> float:
         redis = Redis.from_url(pipeline.settings.redis.url)
         telemetry, client = pipeline.settings.topics.telemetry, aiokafka_options(pipeline.settings)
-        publishers = [TransactionalProducers(telemetry, pipeline.settings.policy.name, client) for _ in range(2)]
-        other, ours = (recovery_of(pipeline, redis, each, SlowFence) for each in publishers)
+        producers = [TransactionalProducers(telemetry, pipeline.settings.policy.name, client) for _ in range(2)]
+        other, ours = (recovery_of(pipeline, redis, each, SlowFence) for each in producers)
         try:
             for _ in range(3):
                 await redis.delete(DomainKeys(telemetry).row(rows.RECOVERY))
@@ -77,7 +77,7 @@ def test_a_worker_that_only_waits_for_others_recoveries_waits_no_longer_for_the_
                 assert await ours.ensure()
             return ours._patience_s
         finally:
-            await asyncio.gather(*(each.stop() for each in publishers))
+            await asyncio.gather(*(each.stop() for each in producers))
             await redis.aclose()
 
     assert asyncio.run(wait_for_others()) == 60.0

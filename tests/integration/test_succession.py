@@ -118,12 +118,11 @@ async def opened(
         producer = AIOKafkaProducer(acks="all", **client)
         await producer.start()
         held.push_async_callback(producer.stop)
-        publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
-        held.push_async_callback(publishers.stop)
-        recovery = recovery_of(pipeline, stores.redis, publishers)
-        context = ReleaseContext(
-            settings, HatStore(stores.partitions), stores.ledger, recovery, Registry(settings), SystemNoise()
-        )
+        producers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
+        held.push_async_callback(producers.stop)
+        recovery = recovery_of(pipeline, stores.redis, producers)
+        store, registry = HatStore(stores.partitions), Registry(settings)
+        context = ReleaseContext(settings, store, stores.ledger, recovery, producers, registry, SystemNoise())
         retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
         releaser = ReleaseLoop(context, retained, lambda: frozenset(range(PARTITIONS)))
         yield kind(settings, stores.redis, stores.ledger, recovery, producer), releaser, stores

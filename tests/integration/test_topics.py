@@ -219,15 +219,15 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
 
 async def takes_full_batches(settings: Settings, topic: str) -> bool:
     """Whether a transaction of so many records that batches are full goes through; they cannot be compressed."""
-    publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    producers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     messages = [OutputMessage(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
     try:
-        await publishers.start_missing(frozenset({0}))
-        await publishers.publish(0, messages)
+        await producers.start_missing(frozenset({0}))
+        await producers.publish(0, messages)
     except MessageSizeTooLargeError:
         return False
     finally:
-        await publishers.stop()
+        await producers.stop()
     return True
 
 

@@ -33,7 +33,7 @@ from tests.integration.tables import merged
 from tests.integration.test_release import (
     DATE,
     CrashError,
-    CrashingPublishers,
+    CrashingProducers,
     before,
     crash_after,
     end_after,
@@ -162,9 +162,9 @@ async def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_
 
 
 async def crash(pipeline: Pipeline, stores: Stores, step: str) -> None:
-    publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+    producers = CrashingProducers if step == "sent" else TransactionalProducers
     with pytest.raises(CrashError):
-        async with releasing(pipeline, stores, publishers=publishers) as releaser:
+        async with releasing(pipeline, stores, producers=producers) as releaser:
             assert isinstance(releaser._source, TrackedHats)
             if step in STEPS:
                 end_after(releaser._source, STEPS[step])

@@ -14,7 +14,7 @@ async def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and
         await producer.client.coordinator_lookup(1, "t")  # as its own start does; it knows no broker
 
     monkeypatch.setattr(AIOKafkaProducer, "start", start)
-    publishers = TransactionalProducers("domain", "policy", {"bootstrap_servers": "127.0.0.1:1"})
+    producers = TransactionalProducers("domain", "policy", {"bootstrap_servers": "127.0.0.1:1"})
     with pytest.raises(KafkaConnectionError, match="no broker"):
-        await publishers.start_missing(frozenset({0}))
-    assert publishers.renewed() == frozenset()
+        await producers.start_missing(frozenset({0}))
+    assert producers.renewed() == frozenset()

@@ -5,21 +5,17 @@ published. The seal is written to Redis first, which ends commits, then to the r
 then the records are deleted. After a crash between these steps the next round repeats them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.registry import Decide, Facts, Registry
+from hatcast.agents.kafka.registry import Decide, Facts
 from hatcast.agents.recovery.domain import day_before
-from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
-from hatcast.agents.redis.hat_store import HatStore
-from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import SealStore
-from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.resending import Resender
 from hatcast.stream.fold.calendar import Calendar, min_watermark
 from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
@@ -34,41 +30,38 @@ _SEAL_PARTITION: Final = 0  # the owner of this release partition seals
 class Sealer:
     """Seals days, in one worker."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: HatStore,
-        ledger: LedgerStore,
-        seals: SealStore,
-        recovery: LedgerRecovery,
-        registry: Registry,
-    ) -> None:
-        self._policy = settings.policy
-        self._calendar = Calendar(settings.policy)
-        self._store = store
-        self._ledger = ledger
+    def __init__(self, context: ReleaseContext, seals: SealStore) -> None:
+        self._policy = context.policy
+        self._calendar = Calendar(context.policy)
+        self._store = context.store
+        self._ledger = context.ledger
         self._seals = seals
-        self._recovery = recovery
-        self._registry = registry
-        self._resender = Resender(settings, ledger, recovery, store.partitions)
+        self._recovery = context.recovery
+        self._registry = context.registry
+        self._resender = Resender(
+            context.settings, context.ledger, context.recovery, context.producers, context.store.partitions
+        )
         self._next_s = 0.0
 
-    async def round(self, releases: ReleaseLoop) -> None:
+    async def round(self, owned: frozenset[int], is_done: Callable[[str], Awaitable[bool]]) -> None:
         """Seal finished days, every few seconds. Call it after a release round, which recovers the ledger."""
         if monotonic_s() >= self._next_s:
             self._next_s = monotonic_s() + ROUND_S
-            await self.seal(releases)
+            await self.seal(owned, is_done)
 
-    async def seal(self, releases: ReleaseLoop) -> None:
-        """Seal the days that are finished now."""
+    async def seal(self, owned: frozenset[int], is_done: Callable[[str], Awaitable[bool]]) -> None:
+        """Seal the days that are finished now, as the owner of release partitions.
+
+        is_done   returns True if everything before a local date is published
+        """
         watermark = min_watermark(await self._store.watermarks())
         if watermark is None:
             return
         # The first date of which a partition still accepts readings, or that belongs to the next policy.
         open_date = self._calendar.local(watermark - self._policy.lateness_ms).date().isoformat()
         today = min(open_date, await self._ledger.end_date())
-        owned, dates = releases.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
-        if not dates or not await releases.is_done(today):
+        dates = [each for each in await self._ledger.unsealed_dates() if each < today]
+        if not dates or not await is_done(today):
             return
         # A sealed day's record that is back from another copy of Redis was never sent, or is published.
         unsealed = [each for each in dates if each > self._recovery.sealed_through]
