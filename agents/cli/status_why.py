@@ -72,7 +72,7 @@ async def read_hour(store: HatStore, ledger: LedgerStore, policy: Policy, slot: 
     prefix, published = release_id(policy.name, slot.key, ""), await ledger.published(slot.date)
     through = 0 if progress is None else progress.through(Mark.PUBLISHED, range(store.partitions))
     return StoredHour(
-        pending=0 if through >= slot.end_ms else (await ledger.acknowledged(slot.date, names)).count(False),
+        pending=0 if through >= slot.end_ms else (await ledger.are_published(slot.date, names)).count(False),
         published=sum(name.startswith(prefix) for name in published),
         sealed=slot.date <= await ledger.sealed_through(),
         first_ms=None if progress is None else progress.first_ms,

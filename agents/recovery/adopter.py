@@ -43,53 +43,55 @@ class Adopter:
         Raises RecoveryEnded if the required recovery has ended, and HatcastError if a slot that is not sealed was
         published under other rules of its local date: this worker's HATs would have readings that it has, too.
         """
-        places = list(ends)
-        if places:  # workers that share a recovery start with different partitions
-            at = int(monotonic_s() * 1_000) % len(places)
-            places = places[at:] + places[:at]
+        partitions = list(ends)
+        if partitions:  # workers that share a recovery start with different partitions
+            at = int(monotonic_s() * 1_000) % len(partitions)
+            partitions = partitions[at:] + partitions[:at]
         stored: dict[OutputPartition, Position | None] = dict(await self._store.adopted())
         starts = {}
-        for place in places:
-            starts[place], stored[place] = await self._start(domain, check, place, ends[place], stored.get(place))
-        reading = self._reader.read(starts, {place: end.offset for place, end in ends.items()})
+        for partition in partitions:
+            starts[partition], stored[partition] = await self._start(
+                domain, check, partition, ends[partition], stored.get(partition)
+            )
+        reading = self._reader.read(starts, {partition: end.offset for partition, end in ends.items()})
         missing, resume_at = 0, None
         try:
             while (fetched := await _in_thread(_next, reading, resume_at)) is not None:
-                place, contents = fetched.place, self.contents(domain, fetched)
-                following = Position(ends[place].topic_id, fetched.following)
+                partition, contents = fetched.partition, self.contents(domain, fetched)
+                following = Position(ends[partition].topic_id, fetched.following)
                 spans = {name: (span, domain.partitions.get(name, 0)) for name, span in contents.spans.items()}
                 read = contents.releases, contents.budget_days, contents.answered, [*contents.budgets.values()], spans
-                batch = AdoptionBatch(place, stored.get(place), following, *read)
+                batch = AdoptionBatch(partition, stored.get(partition), following, *read)
                 try:
                     self.budgets |= contents.budgets
                     missing += await self._adopt_batch(check, batch)
                 except AlreadyAdopted as other:  # another worker was faster: continue at its position
-                    stored[place] = other.stored
-                    resume_at = offset_of(other.stored, ends[place])
+                    stored[partition] = other.stored
+                    resume_at = offset_of(other.stored, ends[partition])
                 else:
-                    stored[place], resume_at = following, None
+                    stored[partition], resume_at = following, None
         finally:
             await asyncio.to_thread(reading.close)
             await asyncio.to_thread(self._reader.close)
         return missing
 
     async def _start(
-        self, domain: Domain, check: RecoveryCheck, place: OutputPartition, end: Position, stored: Position | None
+        self, domain: Domain, check: RecoveryCheck, partition: OutputPartition, end: Position, stored: Position | None
     ) -> tuple[int, Position | None]:
         """Return the offset at which reading starts, and the stored position. Skip and store records of sealed days."""
-        start, sealed = offset_of(stored, end), offset_of(domain.read_from(place), end)
+        start, sealed = offset_of(stored, end), offset_of(domain.read_from(partition), end)
         if sealed <= start:
             return start, stored
         following = Position(end.topic_id, sealed)
         try:
-            await self._store.adopt(check, AdoptionBatch(place, stored, following, []))
+            await self._store.adopt(check, AdoptionBatch(partition, stored, following, []))
         except AlreadyAdopted as other:
             return offset_of(other.stored, end), other.stored
         return sealed, following
 
     def contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
         """Decode a batch of an output topic."""
-        topic, policy_id = fetched.place.topic, self._policy.policy_id
+        topic, policy_id = fetched.partition.topic, self._policy.policy_id
         holds_budgets = topic in domain.budgets
         contents = decode_contents(topic, fetched.records, policy_id, self._fineness, holds_budgets=holds_budgets)
         for name, date, start, end in contents.slots:
@@ -109,17 +111,17 @@ class Adopter:
         else:
             return 0
         first = min(offset for offset, _ in batch.records)
-        committed = await _in_thread(self._reader.committed, batch.place, first, batch.following.offset)
+        committed = await _in_thread(self._reader.committed, batch.partition, first, batch.following.offset)
         for _, sent in batch.records:
             if sent.release_id in found.different:
-                await self._supersede(check, sent, is_committed=sent.release_id in committed)
+                await self._supersede(check, sent, in_kafka=sent.release_id in committed)
         try:
             await self._store.adopt(check, batch, found.missing, committed)
         except RecordsMissing:  # Redis has just lost records that it had
             raise RecoveryEnded from None
         return len(found.missing | found.different)
 
-    async def _supersede(self, check: RecoveryCheck, sent: Published, *, is_committed: bool) -> None:
+    async def _supersede(self, check: RecoveryCheck, sent: Published, *, in_kafka: bool) -> None:
         """Replace the record in Redis by the one that was sent.    [decisions/0004]
 
         The stored record was committed and not sent, then lost; another worker drew the release again and sent it; and
@@ -130,7 +132,7 @@ class Adopter:
             return
         log.warning("a record that was never sent is replaced", release_id=sent.release_id)
         unsent = published_of(record, self._policy.policy_id, self._fineness)
-        await self._store.supersede(check, unsent, sent, is_committed=is_committed)
+        await self._store.supersede(check, unsent, sent, in_kafka=in_kafka)
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:

@@ -38,9 +38,9 @@ class Domain:
         sealed = self.sealed.get(name)
         return sealed is not None and day <= sealed.through
 
-    def read_from(self, place: OutputPartition) -> Position | None:
+    def read_from(self, partition: OutputPartition) -> Position | None:
         """Return the position before which an output partition has only records of sealed days; None if unknown."""
-        known = [found for sealed in self.sealed.values() if (found := sealed.read_from(place)) is not None]
+        known = [found for sealed in self.sealed.values() if (found := sealed.read_from(partition)) is not None]
         return max(known, key=lambda position: position.offset, default=None)
 
     @classmethod

@@ -49,18 +49,20 @@ class LostReleases:
 
     async def check(self, domain: Domain, ends: Mapping[OutputPartition, Position]) -> None:
         """Raise HatcastError if a topic has lost records, and releases are lacking. Call before the adoption."""
-        places = [place for place in ends if place.topic in domain.releases]
+        partitions = [partition for partition in ends if partition.topic in domain.releases]
         adopted = await self._store.adopted()
-        ranges = await asyncio.to_thread(self._reader.ranges, places)
-        for place in places:
-            known = [position for position in (adopted.get(place), domain.read_from(place)) if position is not None]
-            if (shown := _shown(known, ends[place].topic_id, *ranges[place])) is None:
+        ranges = await asyncio.to_thread(self._reader.ranges, partitions)
+        for partition in partitions:
+            known = [
+                position for position in (adopted.get(partition), domain.read_from(partition)) if position is not None
+            ]
+            if (shown := _shown(known, ends[partition].topic_id, *ranges[partition])) is None:
                 continue
             lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, ends))
             if lacking:
                 (name, date), number = min(lacking.items())
                 raise HatcastError(
-                    f"topic {place.topic} {shown}, and {number} releases of policy {name!r} on {date} that"
+                    f"topic {partition.topic} {shown}, and {number} releases of policy {name!r} on {date} that"
                     f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
                 )
             return
@@ -97,10 +99,10 @@ class LostReleases:
         self, domain: Domain, ends: Mapping[OutputPartition, Position]
     ) -> tuple[dict[Day, int], dict[Day, set[str]]]:
         """Return the counts of the newest budget records, and the ids of the charged releases on the topics."""
-        starts = {place: offset_of(domain.read_from(place), end) for place, end in ends.items()}
+        starts = {partition: offset_of(domain.read_from(partition), end) for partition, end in ends.items()}
         budgets: dict[Day, tuple[int, int]] = {}
         sent: dict[Day, set[str]] = {}
-        for batch in self._reader.read(starts, {place: end.offset for place, end in ends.items()}):
+        for batch in self._reader.read(starts, {partition: end.offset for partition, end in ends.items()}):
             contents = self._decode(domain, batch)
             for day, budget in contents.budgets.items():
                 budgets[day] = max(budgets.get(day, (0, 0)), (budget.seq, budget.releases))

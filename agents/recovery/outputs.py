@@ -45,7 +45,7 @@ class Record:
 class OutputBatch:
     """Consecutive records of one output partition."""
 
-    place: OutputPartition
+    partition: OutputPartition
     following: int  # the offset after them, and after the transaction markers and deleted records that follow them
     records: list[Record] = field(default_factory=list)
 
@@ -71,14 +71,14 @@ class OutputReader:
                 if metadata.error is not None or not metadata.partitions:
                     raise KafkaConnectionError(f"{topic}: {metadata.error}")
                 for partition in sorted(metadata.partitions):
-                    place = OutputPartition(topic, partition)
-                    found[place] = Position(topic_id, _range(consumer, place)[1])
+                    output = OutputPartition(topic, partition)
+                    found[output] = Position(topic_id, _range(consumer, output)[1])
         return found
 
-    def ranges(self, places: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, int]]:
+    def ranges(self, partitions: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, int]]:
         """Ask for the present first offset and end of each partition."""
         with self._consumer("read_uncommitted") as consumer:
-            return {place: _range(consumer, place) for place in places}
+            return {partition: _range(consumer, partition) for partition in partitions}
 
     def read(
         self, starts: Mapping[OutputPartition, int], ends: Mapping[OutputPartition, int]
@@ -90,23 +90,23 @@ class OutputReader:
         """
         from confluent_kafka import TopicPartition
 
-        waiting = [place for place, start in starts.items() if start < ends[place]]
+        waiting = [partition for partition, start in starts.items() if start < ends[partition]]
         positions: dict[OutputPartition, int] = {}  # of the partitions being read
         with self._consumer("read_uncommitted") as consumer:
             while waiting or positions:
-                for place in waiting[: PARALLEL_PARTITIONS - len(positions)]:
-                    waiting.remove(place)
-                    positions[place] = starts[place]
-                    consumer.incremental_assign([TopicPartition(*place, starts[place])])
+                for partition in waiting[: PARALLEL_PARTITIONS - len(positions)]:
+                    waiting.remove(partition)
+                    positions[partition] = starts[partition]
+                    consumer.incremental_assign([TopicPartition(*partition, starts[partition])])
                 for batch in self._batches(next_messages(consumer, BATCH_RECORDS, _FILL_S), positions):
-                    place = batch.place
+                    partition = batch.partition
                     resume_at = yield batch
-                    positions[place] = batch.following if resume_at is None else resume_at
-                    if positions[place] >= ends[place]:
-                        del positions[place]
-                        consumer.incremental_unassign([TopicPartition(*place)])
+                    positions[partition] = batch.following if resume_at is None else resume_at
+                    if positions[partition] >= ends[partition]:
+                        del positions[partition]
+                        consumer.incremental_unassign([TopicPartition(*partition)])
                     elif resume_at is not None:
-                        consumer.seek(TopicPartition(*place, resume_at))
+                        consumer.seek(TopicPartition(*partition, resume_at))
 
     def _batches(
         self, messages: Iterable["Message"], positions: Mapping[OutputPartition, int]
@@ -114,18 +114,18 @@ class OutputReader:
         """Group fetched messages by partition, without messages fetched before a seek."""
         found: dict[OutputPartition, OutputBatch] = {}
         for message in messages:
-            place = OutputPartition(message.topic() or "", message.partition() or 0)
+            partition = OutputPartition(message.topic() or "", message.partition() or 0)
             offset, at_end = message.offset() or 0, is_end(message)
-            position = found[place].following if place in found else positions.get(place)
+            position = found[partition].following if partition in found else positions.get(partition)
             if position is None or offset < position:
                 continue
-            batch = found.setdefault(place, OutputBatch(place, position))
+            batch = found.setdefault(partition, OutputBatch(partition, position))
             if not at_end:
                 batch.records.append(self._record(message))
             batch.following = offset if at_end else offset + 1
         return found.values()
 
-    def committed(self, place: OutputPartition, start: int, following: int) -> frozenset[str]:
+    def committed(self, partition: OutputPartition, start: int, following: int) -> frozenset[str]:
         """Return the keys of the committed records from offset `start` to before `following`.
 
         Records after a transaction that is still open, which can only be another domain's, are left out.
@@ -138,7 +138,7 @@ class OutputReader:
             self._committed_reader = stack.enter_context(self._consumer("read_committed")), stack
         consumer = self._committed_reader[0]
         with connection_errors():
-            consumer.assign([TopicPartition(*place, start)])
+            consumer.assign([TopicPartition(*partition, start)])
             while True:
                 for message in next_messages(consumer, BATCH_RECORDS, _COMMITTED_FILL_S):
                     if is_end(message) or (message.offset() or 0) >= following:
@@ -168,7 +168,7 @@ class OutputReader:
             yield consumer
 
 
-def _range(consumer: "Consumer", place: OutputPartition) -> tuple[int, int]:
+def _range(consumer: "Consumer", partition: OutputPartition) -> tuple[int, int]:
     from confluent_kafka import TopicPartition
 
-    return ask_leaders(lambda: consumer.get_watermark_offsets(TopicPartition(*place), SILENCE_S, cached=False))
+    return ask_leaders(lambda: consumer.get_watermark_offsets(TopicPartition(*partition), SILENCE_S, cached=False))

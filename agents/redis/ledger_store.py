@@ -187,7 +187,7 @@ class LedgerStore(DomainRows):
             found = await pipe.execute()
         return found.count(False)
 
-    async def acknowledged(self, date: str, release_ids: Sequence[str]) -> list[bool]:
+    async def are_published(self, date: str, release_ids: Sequence[str]) -> list[bool]:
         """Return whether each of these releases is published, without reading its record."""
         if not release_ids:
             return []

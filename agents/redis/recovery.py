@@ -97,7 +97,7 @@ class SealStore(DomainRows):
         wanted: Wanted = {
             rows.RECOVERY: {"token"},
             rows.SEALED: {name},
-            rows.ADOPTED: [place.field for place in adopted],
+            rows.ADOPTED: [each.field for each in adopted],
         }
         return await self._rows.decide(wanted, lambda view: sealed_days.seal(view, name, through, token, adopted))
 
@@ -223,12 +223,12 @@ class RecoveryStore(DomainRows):
         return await self._field(rows.releases(published.date, published.name), published.release_id)
 
     async def supersede(
-        self, check: RecoveryCheck, unsent: Published, sent: Published, *, is_committed: bool = False
+        self, check: RecoveryCheck, unsent: Published, sent: Published, *, in_kafka: bool = False
     ) -> None:
         """Replace a record that was never sent by the one that was sent, with its charge. Raises RecoveryEnded.
 
-        is_committed   Kafka has committed the sent record, to be marked as published
+        in_kafka   the transaction of the sent record has ended: it is to be marked as published
         """
         horizon: Wanted = {rows.horizons(sent.name): {f"closed:{sent.horizon}"}} if sent.horizon else {}
-        step = partial(supersede, check=check, unsent=unsent, sent=sent, is_committed=is_committed)
+        step = partial(supersede, check=check, unsent=unsent, sent=sent, in_kafka=in_kafka)
         await self._rows.decide(merged(record_rows(sent, check), horizon), step)

@@ -46,7 +46,7 @@ _FETCH_OPTIONS: Final = {"queued.max.messages.kbytes": 2_048, "max.partition.fet
 
 @dataclass(frozen=True, slots=True)
 class ReadRelease:
-    """A record and its place."""
+    """A record, and where it is in `hats.means`."""
 
     partition: int
     offset: int
@@ -67,8 +67,8 @@ class MeansReader:
 
         They are not while a transaction before the end is open: it may hide committed records behind it.
         """
-        places = OutputReader(self._settings).ends({self._topic: ""})
-        ends = {place.partition: position.offset for place, position in places.items()}
+        outputs = OutputReader(self._settings).ends({self._topic: ""})
+        ends = {output.partition: position.offset for output, position in outputs.items()}
         pending = {partition for partition, end in ends.items() if self.positions.get(partition, 0) < end}
         found: list[ReadRelease] = []
         with open_consumer(self._settings, "estimates", _FETCH_OPTIONS) as consumer, connection_errors():

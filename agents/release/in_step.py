@@ -130,7 +130,7 @@ class HatsInStep:
         if not ending:
             return True
         names = [release_id(self._policy.name, slot.key, cell) for cell in listed_cells(self._policy)]
-        if not all(await self._ledger.acknowledged(slot.date, names)):
+        if not all(await self._ledger.are_published(slot.date, names)):
             return False
         return await self._answers.answer(ending, owned, [each.cell for each in due], first_ms)
 

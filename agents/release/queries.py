@@ -227,7 +227,7 @@ class AnswerReleases:
         if period.closing.date <= self._context.recovery.sealed_through:
             return True
         cells = await self._retained.cells([slot.key for slot in period.slots])
-        return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))
+        return all(await self._ledger.are_published(period.closing.date, [*map(period.release_id, cells)]))
 
 
 async def retained_periods(

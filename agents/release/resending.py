@@ -1,7 +1,7 @@
-"""Resend ledger records whose HATs are not open: those that Kafka has not committed, or those of a topic that was lost.
+"""Resend ledger records whose HATs are not open: those that are not published, or those of a topic that was lost.
 
-A record that Kafka has not committed was adopted from an aborted transaction, or from behind an open one, and its
-contributions are deleted.    [docs/specification/release.md, Adopting; docs/runbook.md, A lost output topic]
+An unpublished record was adopted from an aborted transaction, or from behind an open one, and its contributions are
+deleted.    [docs/specification/release.md, Adopting; docs/runbook.md, A lost output topic]
 """
 
 from collections.abc import Mapping, Sequence

@@ -143,7 +143,7 @@ class TrackedHats:
             if slot not in self._published:
                 date, cells = slot.partition("/")[0], await self._store.cells(slot)
                 names = [release_id(self._policy.name, slot, cell) for cell in cells]
-                if all(await self._ledger.acknowledged(date, names)):
+                if all(await self._ledger.are_published(date, names)):
                     self._published.add(slot)
         return {slot: end_ms for slot, end_ms in final.items() if slot not in self._published}
 

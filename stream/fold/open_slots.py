@@ -144,7 +144,7 @@ class UserOfHorizon(UserOfDay, gc=False):
     """Cells and slots that a user entered in a horizon. Retained until the horizon is over. entered: HATs."""
 
     # H3 cell -> numbers of slots in the horizon, ascending
-    places: dict[int, list[int]] = msgspec.field(default_factory=dict)
+    cell_slots: dict[int, list[int]] = msgspec.field(default_factory=dict)
     packed: bytes | None = None  # its part of a chunk; None: not packed since it has changed
 
 

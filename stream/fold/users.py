@@ -31,7 +31,7 @@ VERSION: Final = 1
 _HEADER_BYTES: Final = 3
 _CELL_BYTES: Final = 8
 
-Places = dict[int, list[int]]  # H3 cell -> numbers of the slots that a user has entered in a horizon, ascending
+CellSlots = dict[int, list[int]]  # H3 cell -> numbers of the slots that a user has entered in a horizon, ascending
 
 
 def horizon_of(keys: ContinualKeys, day: str) -> Period:
@@ -55,24 +55,24 @@ class SlotIndex:
         """Return the number of the slot with this local date and start. Raises ValueError if it is not released."""
         hour, _, minute = name.partition(":")
         step, rest = divmod(int(hour) * 60 + int(minute), self._minutes)
-        place = step - self._first
-        if rest or not 0 <= place < self._slots_of_day:
+        position = step - self._first
+        if rest or not 0 <= position < self._slots_of_day:
             raise ValueError(f"{day}/{name} is not a slot within the policy's hours")
         past = date.fromisoformat(day) - horizon_of(self._keys, day).first
-        return past.days * self._slots_of_day + place
+        return past.days * self._slots_of_day + position
 
 
-def pack_places(places: Places) -> bytes:
+def pack_cell_slots(cell_slots: CellSlots) -> bytes:
     """Pack the cells and slots that one user has entered: its part of a chunk, without the pseudonym."""
-    parts = [varint(len(places))]
-    for cell, slots in places.items():
+    parts = [varint(len(cell_slots))]
+    for cell, slots in cell_slots.items():
         parts += (cell.to_bytes(_CELL_BYTES, "little"), varint(len(slots)), varint(slots[0]))
         parts += [varint(after - before) for before, after in pairwise(slots)]
     return b"".join(parts)
 
 
 def pack_horizon(users: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Pack 1 to 255 pairs (pseudonym, packed places) into a chunk. [docs/specification/release.md, State in Redis]
+    """Pack 1 to 255 pairs (pseudonym, packed cell slots) into a chunk. [docs/specification/release.md, State in Redis]
 
     0, version, users                                          one byte each
     pseudonyms                                                 users x 8
@@ -84,11 +84,11 @@ def pack_horizon(users: Sequence[tuple[bytes, bytes]]) -> bytes:
     A chunk of a day's users (`packing.pack_day`) begins with their number, which is never 0, so neither is read as the
     other.
     """
-    pseudonyms, places = zip(*users, strict=True)
-    return b"".join((bytes((0, VERSION, len(users))), *pseudonyms, *places))
+    pseudonyms, cell_slots = zip(*users, strict=True)
+    return b"".join((bytes((0, VERSION, len(users))), *pseudonyms, *cell_slots))
 
 
-def unpack_horizon(chunk: bytes) -> list[tuple[bytes, Places]]:
+def unpack_horizon(chunk: bytes) -> list[tuple[bytes, CellSlots]]:
     """Return the users of a chunk in order. Raises ValueError if it is damaged or of another version."""
     if len(chunk) < _HEADER_BYTES or chunk[0] or chunk[1] != VERSION:
         raise ValueError(f"users of a horizon are not in format version {VERSION}")
@@ -98,22 +98,22 @@ def unpack_horizon(chunk: bytes) -> list[tuple[bytes, Places]]:
         raise ValueError("users of a horizon are damaged") from None
 
 
-def _users(chunk: bytes) -> Iterator[tuple[bytes, Places]]:
+def _users(chunk: bytes) -> Iterator[tuple[bytes, CellSlots]]:
     at = _HEADER_BYTES + chunk[2] * PSEUDONYM_BYTES
     for user in range(chunk[2]):
         start = _HEADER_BYTES + user * PSEUDONYM_BYTES
-        places: Places = {}
+        cell_slots: CellSlots = {}
         cells, at = read_varint(chunk, at)
         for _ in range(cells):
             cell = int.from_bytes(chunk[at : at + _CELL_BYTES], "little")
             number, at = read_varint(chunk, at + _CELL_BYTES)
-            slots = places[cell] = [0] * number
+            slots = cell_slots[cell] = [0] * number
             last = 0
-            for place in range(number):
+            for position in range(number):
                 distance, at = read_varint(chunk, at)
                 last += distance
-                slots[place] = last
-        yield chunk[start : start + PSEUDONYM_BYTES], places
+                slots[position] = last
+        yield chunk[start : start + PSEUDONYM_BYTES], cell_slots
     if at != len(chunk):
         raise IndexError
 
@@ -216,10 +216,10 @@ class HorizonLimit(UserLimit):
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
         """Return why a reading is rejected. Later slots of the user count as well: readings may arrive out of order."""
-        places = _of_horizon(user).places
-        slots = places.get(cell)
+        cell_slots = _of_horizon(user).cell_slots
+        slots = cell_slots.get(cell)
         if slots is None:
-            return _OVER_PARTICIPATION if len(places) >= self._keys.max_cells else None
+            return _OVER_PARTICIPATION if len(cell_slots) >= self._keys.max_cells else None
         number, apart = self._number(slot.date, slot.name), self._keys.min_separation
         after = bisect_left(slots, number)
         if after < len(slots) and slots[after] == number:
@@ -244,14 +244,14 @@ class HorizonLimit(UserLimit):
         return pack_horizon([(user.pseudonym, _packed(user)) for user in users])
 
     def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
-        for pseudonym, places in unpack_horizon(chunk):
+        for pseudonym, cell_slots in unpack_horizon(chunk):
             user = self.new_user(pseudonym, day)
-            user.places = places
-            user.entered = user.slots = sum(map(len, places.values()))
+            user.cell_slots = cell_slots
+            user.entered = user.slots = sum(map(len, cell_slots.values()))
 
     def _enter(self, user: UserOfDay, cell: int, number: int) -> None:
         user = _of_horizon(user)
-        slots = user.places.setdefault(cell, [])
+        slots = user.cell_slots.setdefault(cell, [])
         at = bisect_left(slots, number)
         if slots[at : at + 1] != [number]:
             slots.insert(at, number)
@@ -274,5 +274,5 @@ def _packed(user: UserOfDay) -> bytes:
     """Return a user's part of a chunk. Of the users of a changed chunk most have not changed."""
     user = _of_horizon(user)
     if user.packed is None:
-        user.packed = pack_places(user.places)
+        user.packed = pack_cell_slots(user.cell_slots)
     return user.packed

@@ -28,7 +28,7 @@ def adopt_rows(batch: AdoptionBatch, check: RecoveryCheck, missing: Collection[s
     groups = _grouped(batch.records)
     wanted: Wanted = {
         rows.RECOVERY: {check.field},
-        rows.ADOPTED: {batch.place.field},
+        rows.ADOPTED: {batch.partition.field},
         rows.OLDEST: {_oldest(batch, *day) for day in groups.keys() | batch.days.keys()},
         rows.SEALED: {name for name, _ in groups.keys() | batch.days.keys()},
     }
@@ -68,7 +68,7 @@ def adopt(
     """
     draft, position = Draft(view), None if batch.stored is None else batch.stored.stored.encode()
     require(draft, check)
-    stored = draft.compare(rows.ADOPTED, batch.place.field)
+    stored = draft.compare(rows.ADOPTED, batch.partition.field)
     if stored != position:
         raise AlreadyAdopted(None if stored is None else position_of(rows.ADOPTED, stored))
     for answered in batch.answered:
@@ -89,7 +89,7 @@ def adopt(
     for (name, date), first in batch.days.items():
         if (name, date) not in groups and not _is_sealed(draft, name, date):
             _store_oldest(draft, batch, name, date, first)
-    draft.set(rows.ADOPTED, batch.place.field, batch.following.stored.encode())
+    draft.set(rows.ADOPTED, batch.partition.field, batch.following.stored.encode())
     return Decision(None, draft.changes)
 
 
@@ -154,7 +154,7 @@ def _adopt_group(draft: Draft, name: str, date: str, records: _Group, committed:
 
 
 def _oldest(batch: AdoptionBatch, name: str, date: str) -> str:
-    return f"{batch.place.field} {date} {name}"
+    return f"{batch.partition.field} {date} {name}"
 
 
 def _store_oldest(draft: Draft, batch: AdoptionBatch, name: str, date: str, first: int) -> None:

@@ -83,7 +83,7 @@ class Span:
 class AdoptionBatch:
     """The contents of consecutive records of one output partition."""
 
-    place: OutputPartition
+    partition: OutputPartition
     # the position up to which the ledger has adopted the partition before this batch; None for nothing
     stored: Position | None
     following: Position  # the position after the batch

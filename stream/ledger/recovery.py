@@ -132,8 +132,8 @@ def store_ends(view: View, attempt: str, ends: Mapping[OutputPartition, Position
     draft = Draft(view)
     if draft.compare(rows.RECOVERY, "attempt") != attempt.encode():
         return Decision(result=False, changes=draft.changes)
-    for place, end in ends.items():
-        draft.set(rows.ENDS, place.field, end.stored.encode())
+    for partition, end in ends.items():
+        draft.set(rows.ENDS, partition.field, end.stored.encode())
     return Decision(result=True, changes=draft.changes)
 
 
@@ -159,7 +159,7 @@ def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) 
         draft.compare(rows.RECOVERY, "attempt") != attempt.encode()
         or not _is_of_this_server(draft)
         or not view.whole(rows.ENDS)
-        or not all(has_adopted(draft, place, draft.compare(rows.ENDS, place)) for place in view.whole(rows.ENDS))
+        or not all(has_adopted(draft, field, draft.compare(rows.ENDS, field)) for field in view.whole(rows.ENDS))
         or not all((draft.compare(rows.SEALED, name) or b"") >= through.encode() for name, through in sealed.items())
         or not all(draft.compare(rows.NONCES, field) == nonce for field, nonce in nonces.items())
     ):
@@ -172,11 +172,11 @@ def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) 
     return Decision(result=True, changes=draft.changes)
 
 
-def has_adopted(draft: Draft, place: str, end: bytes | None) -> bool:
+def has_adopted(draft: Draft, partition: str, end: bytes | None) -> bool:
     """Return whether the ledger has adopted an output partition (`topic/partition`) up to an end. Raises DamagedRow."""
     if end is None:
         return False
-    known, last = draft.compare(rows.ADOPTED, place), position_of(rows.ENDS, end)
+    known, last = draft.compare(rows.ADOPTED, partition), position_of(rows.ENDS, end)
     if last.offset == 0:
         return True
     if known is None:
@@ -193,10 +193,10 @@ def position_of(key: str, stored: bytes) -> Position:
 
 def positions(view: View, key: str) -> dict[OutputPartition, Position]:
     """Return the positions that a row has, such as ADOPTED. Raises DamagedRow, Unread."""
-    return {place_of(key, field): position_of(key, value) for field, value in view.whole(key).items()}
+    return {output_partition_of(key, field): position_of(key, value) for field, value in view.whole(key).items()}
 
 
-def place_of(key: str, field: str) -> OutputPartition:
+def output_partition_of(key: str, field: str) -> OutputPartition:
     """Parse `topic/partition`. Raises DamagedRow."""
     topic, _, partition = field.rpartition("/")
     return OutputPartition(topic, number_of(key, partition.encode()))

@@ -15,7 +15,14 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.book import lower_total_limit
 from hatcast.stream.ledger.progress import restore_marks
-from hatcast.stream.ledger.recovery import RecoveryCheck, has_adopted, place_of, position_of, positions, require
+from hatcast.stream.ledger.recovery import (
+    RecoveryCheck,
+    has_adopted,
+    output_partition_of,
+    position_of,
+    positions,
+    require,
+)
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, number_of, text_of
 
 SEALED_KEY: Final = "sealed/"
@@ -41,12 +48,12 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     done_ms: int | None = None  # end of the last sealed slot (ms UTC), under `add_remove`
     has_horizons: bool = False  # whether the policy has running sums: their states cannot be read again from the topics
 
-    def read_from(self, place: OutputPartition) -> Position | None:
+    def read_from(self, output: OutputPartition) -> Position | None:
         """Return the position before which an output partition has only records of sealed days; None if unknown."""
-        start = self.starts.get(place.topic)
-        if start is None or place.partition not in start.offsets:
+        start = self.starts.get(output.topic)
+        if start is None or output.partition not in start.offsets:
             return None
-        return Position(start.topic_id, start.offsets[place.partition])
+        return Position(start.topic_id, start.offsets[output.partition])
 
 
 class SealedDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +100,7 @@ def seal(
     """
     draft = Draft(view)
     is_whole = draft.compare(rows.RECOVERY, "token") == token.encode() and all(
-        has_adopted(draft, place.field, end.stored.encode()) for place, end in adopted.items()
+        has_adopted(draft, output.field, end.stored.encode()) for output, end in adopted.items()
     )
     if is_whole and (draft.get(rows.SEALED, name) or b"") < through.encode():
         draft.raise_to(rows.SEALED, name, through)
@@ -149,15 +156,17 @@ def starts_of(view: View, unsealed_from: str, name: str) -> dict[str, TopicStart
     """
     found = positions(view, rows.ADOPTED)
     for field, value in view.whole(rows.OLDEST).items():
-        place_text, date, policy = _oldest_of(field)
-        place, first = place_of(rows.OLDEST, place_text), position_of(rows.OLDEST, value)
-        known = found.get(place)
+        output_text, date, policy = _oldest_of(field)
+        output, first = output_partition_of(rows.OLDEST, output_text), position_of(rows.OLDEST, value)
+        known = found.get(output)
         is_open = policy != name or date >= unsealed_from
         if is_open and known is not None and known.topic_id == first.topic_id and first.offset < known.offset:
-            found[place] = first
-    ids = {place.topic: position.topic_id for place, position in found.items()}
+            found[output] = first
+    ids = {output.topic: position.topic_id for output, position in found.items()}
     return {
-        topic: TopicStart(topic_id, {place.partition: at.offset for place, at in found.items() if place.topic == topic})
+        topic: TopicStart(
+            topic_id, {output.partition: at.offset for output, at in found.items() if output.topic == topic}
+        )
         for topic, topic_id in ids.items()
     }
 

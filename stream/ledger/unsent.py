@@ -31,11 +31,11 @@ def record_rows(record: Published, check: RecoveryCheck) -> Wanted:
 
 
 def supersede(
-    view: View, check: RecoveryCheck, unsent: Published, sent: Published, *, is_committed: bool
+    view: View, check: RecoveryCheck, unsent: Published, sent: Published, *, in_kafka: bool
 ) -> Decision[bool]:
     """Replace a record that was never sent by the one that was, with its charge; False if another is stored by now.
 
-    is_committed   Kafka has committed the sent record
+    in_kafka   the transaction of the sent record has ended, so it is published
     Raises RecoveryEnded. The date's ledger number stays: with what is adopted, this is the ledger that `hats.budget`
     has published.
     """
@@ -46,7 +46,7 @@ def supersede(
         return Decision(result=False, changes=draft.changes)
     draft.set(key, sent.release_id, sent.record)
     draft.change_date(date)
-    if is_committed:
+    if in_kafka:
         draft.add_member(rows.published(date, name), sent.release_id)
     if sent.horizon:  # the state here is not that of what was sent
         close_horizon(draft, name, sent.horizon, INCOMPLETE)

@@ -96,7 +96,7 @@ async def _has_more_to_release(store: PartitionStore, ledger: LedgerStore, setti
     for slot in over:
         date = slot.partition("/")[0]
         names = [release_id(policy.name, slot, cell) for cell in await store.cells(slot)]
-        if is_over(policy, date, least) or not all(await ledger.acknowledged(date, names)):
+        if is_over(policy, date, least) or not all(await ledger.are_published(date, names)):
             return True
     return False
 

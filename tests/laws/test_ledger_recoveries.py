@@ -28,7 +28,15 @@ from hatcast.stream.ledger.commits import Guard, commit, commit_rows
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
-from hatcast.stream.ledger.recovery import RecoveryCheck, begin, finish, place_of, position_of, positions, store_ends
+from hatcast.stream.ledger.recovery import (
+    RecoveryCheck,
+    begin,
+    finish,
+    output_partition_of,
+    position_of,
+    positions,
+    store_ends,
+)
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, restore_days, restore_seals, seal, shrink
 from hatcast.stream.ledger.summary import summary_of
@@ -157,7 +165,7 @@ class Recoveries(RuleBasedStateMachine):
                     return self._adopt(check, batch, lacking.missing), _nothing
                 sent = next(each for _, each in some if each.release_id in lacking.different)
                 here = parsed(self.row(rows.releases(DATES[0], NAME), sent.release_id) or b"")
-                return self.read({}, lambda view: supersede(view, check, here, sent, is_committed=False)), _nothing
+                return self.read({}, lambda view: supersede(view, check, here, sent, in_kafka=False)), _nothing
         sent_ids = {each.release_id for each in self.topic}
         here = at_once(self.store.read({rows.releases(DATES[0], NAME): None})).whole(rows.releases(DATES[0], NAME))
         for name, record in here.items():
@@ -254,7 +262,7 @@ STEPS_OF_A_RECOVERY: dict[str, Callable[[View], Decision[Any]]] = {
         CHECK,
         AdoptionBatch(PLACE, None, Position("", 1), [], answered=[Answered(NAME, "q", _period(), 2, NANO)]),
     ),
-    "supersede": lambda view: supersede(view, CHECK, SENT, OTHER, is_committed=True),
+    "supersede": lambda view: supersede(view, CHECK, SENT, OTHER, in_kafka=True),
     "discard": lambda view: discard(view, "attempt 1", SENT),
     "unreserve": lambda view: unreserve(view, "attempt 1", [(NAME, DATES[0])]),
     "restore a sealed day": lambda view: restore_days(view, CHECK, [LOST], {"lost": DATES[0]}),
@@ -384,7 +392,7 @@ def test_a_number_that_hatcast_does_not_write_is_damaged_wherever_it_is_stored(d
     with pytest.raises(DamagedRow):
         positions(view, rows.ADOPTED)
     with pytest.raises(DamagedRow):
-        place_of(rows.ADOPTED, f"means/{digits}")
+        output_partition_of(rows.ADOPTED, f"means/{digits}")
     if digits:  # without a partition it is a field that is not read
         with pytest.raises(DamagedRow):
             progress_of(view, NAME)

@@ -24,7 +24,7 @@ from hatcast.agents.batch.release import FilesPath, release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.calendar import Slot
 from hatcast.stream.fold.packing import pack_day, unpack
-from hatcast.stream.fold.users import FoldUsers, pack_horizon, pack_places, unpack_horizon
+from hatcast.stream.fold.users import FoldUsers, pack_cell_slots, pack_horizon, unpack_horizon
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.readings.formats import Recorded
@@ -102,7 +102,7 @@ users = st.lists(st.tuples(st.binary(min_size=8, max_size=8), places), min_size=
 @often
 @given(users, st.integers(1, 50))
 def test_users_of_a_horizon_survive_packing_and_damage_is_noticed(packed: list[Any], lost: int) -> None:
-    chunk = pack_horizon([(user, pack_places(of_user)) for user, of_user in packed])
+    chunk = pack_horizon([(user, pack_cell_slots(of_user)) for user, of_user in packed])
     assert unpack_horizon(chunk) == packed
     for damaged in (chunk[:-1], chunk + b"\0", chunk[: -min(lost, len(chunk))], b"\0\2" + chunk[2:], b""):
         with pytest.raises(ValueError, match="users of a horizon are"):

@@ -87,8 +87,8 @@ class World:
     async def work(self) -> None:
         """Release the next slot of a cell, as far as the worker comes."""
         cell, steps = self.chance.choice(CELLS), self.chance.choice((1, 1, 2, 3, 3, 3))
-        acknowledged = await self.ledger.acknowledged(DAY, [self.id_of(cell, slot) for slot in range(100)])
-        slot = acknowledged.index(False)
+        published = await self.ledger.are_published(DAY, [self.id_of(cell, slot) for slot in range(100)])
+        slot = published.index(False)
         (stored,) = await self.ledger.find(DAY, [self.id_of(cell, slot)])
         record = await self.commit(cell, slot) if stored is None else stored.record
         if steps > 1:
