@@ -72,7 +72,7 @@ def other_totals(fold: Fold) -> dict[tuple[str, int, bytes], tuple[int, ...]]:
 
 def entered(fold: Fold) -> dict[tuple[str, bytes], int]:
     """(date, pseudonym) -> HATs entered that day."""
-    return {(date, user.pseudonym): user.entered for date, day in fold.days.items() for user in day.users.values()}
+    return {(date, user.pseudonym): user.entered for date, day in fold.periods.items() for user in day.users.values()}
 
 
 def stored_of(changes: FoldChanges) -> StoredPartition:

@@ -116,15 +116,15 @@ class _Partition(Generic[V]):
     def end(self) -> None:
         """Call the retention for the last time."""
         self._retain(ended=True)
-        for day in self.fold.days.values():  # which the watermark has not ended
-            day.add_to(self.fold.spans)
+        for period in self.fold.periods.values():  # which the watermark has not ended
+            period.add_to(self.fold.spans)
 
     def _retain(self, *, ended: bool) -> None:
         fold = self.fold
         self._job.retention.retain(fold, self._number, ended=ended)
         fold.take_changed()
-        for day in fold.days.values():
-            day.over = fold.is_over(day.date)
+        for period in fold.periods.values():
+            period.over = fold.is_over(period.name)
         fold.drop_closed()
 
 

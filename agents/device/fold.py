@@ -105,6 +105,6 @@ class OwnMeans:
                 for vehicle, sums in hat.users.items():
                     yield OwnHat(vehicle.decode(), slot.slot, cell, sums.count, sums.total)
         fold.take_changed()
-        for day in fold.days.values():
-            day.over = fold.is_over(day.date)
+        for period in fold.periods.values():
+            period.over = fold.is_over(period.name)
         fold.drop_closed()

@@ -59,8 +59,8 @@ def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> FoldChange
         changes.ends_journal = fold.journal.end()
         for hat in fold.take_changed():
             _take_chunks(hat, changes)
-    for day in fold.days.values():
-        _take_day(day, changes, fold.limit, is_over=fold.is_over(day.date))
+    for period in fold.periods.values():
+        _take_period(period, changes, fold.limit, is_over=fold.is_over(period.name))
     if opened := {slot.partition("/")[0] for slot in changes.slots} - fold.rules.keys():
         fold.rules |= {date: fold.calendar.rules_of(date) for date in sorted(opened)}
         changes.rules = dict(fold.rules)
@@ -79,21 +79,21 @@ def _take_chunks(hat: OpenHat, changes: FoldChanges) -> None:
     name = _index(hat, changes)
     rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
     for chunk in hat.changed_chunks():
-        changes.chunks[hat.slot, name, chunk] = pack([known.row(user) for user, known in _slice(rows, chunk)])
+        changes.chunks[hat.slot, name, chunk] = pack([each.row(user) for user, each in _slice(rows, chunk)])
     hat.changed = 0
 
 
-def _take_day(day: PeriodUsers, changes: FoldChanges, limit: UserLimit, *, is_over: bool) -> None:
-    """Add a day's changed users to the changes, or that it is over."""
+def _take_period(period: PeriodUsers, changes: FoldChanges, limit: UserLimit, *, is_over: bool) -> None:
+    """Add a period's changed users to the changes, or that it is over."""
     if is_over:
-        changes.days_over[day.date] = -(-len(day.users) // CHUNK_USERS)
-        day.over = True
-    elif day.changed:
-        changes.days[day.date] = len(day.users)
-        users = list(day.users.values())
-        for chunk in day.changed:
-            changes.day_chunks[day.date, chunk] = limit.pack(_slice(users, chunk))
-    day.changed.clear()
+        changes.days_over[period.name] = -(-len(period.users) // CHUNK_USERS)
+        period.over = True
+    elif period.changed:
+        changes.days[period.name] = len(period.users)
+        users = list(period.users.values())
+        for chunk in period.changed:
+            changes.day_chunks[period.name, chunk] = limit.pack(_slice(users, chunk))
+    period.changed.clear()
 
 
 def _slice(rows: list[T], chunk: int) -> list[T]:
@@ -147,10 +147,10 @@ def restore(fold: PartitionFold[T], stored: StoredPartition) -> None:
     fold.rules.update(stored.rules)
     for date, chunks in stored.days.items():
         if not fold.is_over(date):
-            day = fold.days[date] = PeriodUsers(date)
+            period = fold.periods[date] = PeriodUsers(date)
             for chunk in chunks:
-                fold.limit.unpack(chunk, day)
-            if len(day.users) != stored.users_of_days.get(date, len(day.users)):
+                fold.limit.unpack(chunk, period)
+            if len(period.users) != stored.users_of_days.get(date, len(period.users)):
                 raise ValueError("a stored day lacks users")
     for (key, _), hat in stored.open_hats().items():
         slot = fold.slot_named(key)

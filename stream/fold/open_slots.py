@@ -152,7 +152,7 @@ class UserOfHorizon(UserOfDay, gc=False):
 class PeriodUsers:
     """Users of a local date, or of a horizon, and the indexes of the changed chunks."""
 
-    date: str  # the local date; of a horizon the first one
+    name: str  # the local date; of a horizon the first one
     users: dict[bytes, UserOfDay] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
     over: bool = False  # no record can count on this date any more, and the checkpoint deletes it from the store
@@ -169,7 +169,7 @@ class OpenSlot:
 
     slot: Slot
     closes_ms: int  # watermark from which a reading is late
-    day: PeriodUsers
+    period: PeriodUsers
     hats: dict[int, OpenHat] = field(default_factory=dict)
     # users of each HAT that was released before this fold began, by H3 cell: no other user can enter it
     released: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
@@ -181,10 +181,10 @@ class Vehicle(msgspec.Struct, gc=False):
     canonical: str
     belongs: bool
     user: UserOfDay | None = None
-    # slot, cell, hat, known: the HAT that it entered last, and its user's contribution there. Most readings are in the
-    # HAT of the reading before them, and so need no look-up
+    # slot, cell, hat, contribution: the HAT that it entered last, and its user's contribution there. Most readings are
+    # in the HAT of the reading before them, and so need no look-up
     slot: OpenSlot | None = None
     cell: int = 0
     hat: OpenHat | None = None
-    known: Contribution | None = None
-    marked: object = None  # mark of the fold when it marked the chunk of `known` as changed; None: not yet
+    contribution: Contribution | None = None
+    marked: object = None  # mark of the fold when it marked the chunk of `contribution` as changed; None: not yet

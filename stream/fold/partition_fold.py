@@ -53,7 +53,7 @@ class PartitionFold(ABC, Generic[V]):
         self.complete_from: int | None = None
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}  # number of records by outcome
         self.slots: dict[str, OpenSlot] = {}  # by `date/slot`; days by date, or horizons by their first date
-        self.days: dict[str, PeriodUsers] = {}
+        self.periods: dict[str, PeriodUsers] = {}
         # rules of the local dates that have opened here: `Calendar.rules_of` when their first HAT was stored
         self.rules: dict[str, str] = {}
         # (`date/slot`, cell) of HATs that were released before a reading of another user arrived
@@ -127,56 +127,57 @@ class PartitionFold(ABC, Generic[V]):
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         """Apply rules 10 to 13: find the reading's user and HAT, and count it there."""
-        hat, known = vehicle.hat, vehicle.known
-        if vehicle.slot is not slot or vehicle.cell != cell or hat is None or known is None:
+        hat, contribution = vehicle.hat, vehicle.contribution
+        if vehicle.slot is not slot or vehicle.cell != cell or hat is None or contribution is None:
             found = self._find(vehicle, slot, cell)
             if isinstance(found, str):
                 return found
-            hat, known = found
-        seen = known.seen
+            hat, contribution = found
+        seen = contribution.seen
         with_step = seen | 1 << step
         if with_step == seen:
             return _DUPLICATE
-        known.seen = with_step
+        contribution.seen = with_step
         value = milli if milli < self._value_max else self._value_max
-        known.count += 1
-        known.total += value
-        if value > known.maximum:
-            known.maximum = value
+        contribution.count += 1
+        contribution.total += value
+        if value > contribution.maximum:
+            contribution.maximum = value
         if vehicle.marked is not self._mark:
-            self._mark_changed(vehicle, hat, known)
+            self._mark_changed(vehicle, hat, contribution)
         if self._keeps_rows:
-            self._accepted.append((hat, known, step, value))
+            self._accepted.append((hat, contribution, step, value))
         return _ACCEPTED
 
-    def _mark_changed(self, vehicle: Vehicle, hat: OpenHat, known: Contribution) -> None:
+    def _mark_changed(self, vehicle: Vehicle, hat: OpenHat, contribution: Contribution) -> None:
         """Mark the chunk of a vehicle's user as changed since chunks were last written."""
         if not hat.changed:
             self._changed.append(hat)
             self.journal.add_hat(hat)
-        hat.change(known.ordinal)
+        hat.change(contribution.ordinal)
         vehicle.marked = self._mark
 
     def _find(self, vehicle: Vehicle, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution] | str:
         """Return a HAT and the contribution of a vehicle's user, which is added if new; the outcome if rejected."""
         if not vehicle.belongs:
             return _WRONG
-        day = slot.day
+        period = slot.period
         user = vehicle.user
-        if user is None or user.period != day.date:
-            user = self._user(vehicle, day)
+        if user is None or user.period != period.name:
+            user = self._user(vehicle, period)
         if slot.slot.start_ms > user.latest_ms:
             user.see(slot.slot.start_ms)
-            day.slots.add(slot.slot.start_ms)
+            period.slots.add(slot.slot.start_ms)
         hat = slot.hats.get(cell)
-        known = None if hat is None else hat.users.get(user.pseudonym)
-        if hat is None or known is None:
+        contribution = None if hat is None else hat.users.get(user.pseudonym)
+        if hat is None or contribution is None:
             rejection = self._count_hat(user, slot, cell)
             if rejection is not None:
                 return rejection
-            hat, known = self._add_user(user, slot, cell)
-        vehicle.slot, vehicle.cell, vehicle.hat, vehicle.known, vehicle.marked = slot, cell, hat, known, None
-        return hat, known
+            hat, contribution = self._add_user(user, slot, cell)
+        vehicle.slot, vehicle.cell, vehicle.hat = slot, cell, hat
+        vehicle.contribution, vehicle.marked = contribution, None
+        return hat, contribution
 
     def _count_hat(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
         """Count a HAT against the user's limit, unless an earlier run did; return the outcome if it is rejected.
@@ -193,7 +194,7 @@ class PartitionFold(ABC, Generic[V]):
             self.late_hats.add((slot.slot.key, cell))
             return _LATE
         self.limit.enter(user, slot.slot, cell)
-        slot.day.changed.add(user.ordinal // CHUNK_USERS)
+        slot.period.changed.add(user.ordinal // CHUNK_USERS)
         return None
 
     def _add_user(self, user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
@@ -217,22 +218,22 @@ class PartitionFold(ABC, Generic[V]):
             vehicle = Vehicle(canonical, self._belongs is None or self._belongs(canonical.encode()))
         return cache(self._vehicles, sent, vehicle, _VEHICLE_CACHE_SIZE)
 
-    def _user(self, vehicle: Vehicle, day: PeriodUsers) -> UserOfDay:
-        pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._salted else None)
-        user = day.users.get(pseudonym)
+    def _user(self, vehicle: Vehicle, period: PeriodUsers) -> UserOfDay:
+        pseudonym = self._pseudonyms.of(vehicle.canonical, period.name if self._salted else None)
+        user = period.users.get(pseudonym)
         if user is None:
-            user = self.limit.new_user(pseudonym, day)
+            user = self.limit.new_user(pseudonym, period)
         vehicle.user = user
         return user
 
     def _open_slot(self, slot: Slot) -> OpenSlot:
-        period = self.limit.period_of(slot.date)
-        day = self.days.get(period)
-        if day is None:
-            day = self.days[period] = PeriodUsers(period)
+        name = self.limit.period_of(slot.date)
+        period = self.periods.get(name)
+        if period is None:
+            period = self.periods[name] = PeriodUsers(name)
             if self._earlier is not None:
-                self.limit.add_earlier(day, self._earlier)
-        opened = self.slots[slot.key] = OpenSlot(slot, closes_at(slot, self.policy), day)
+                self.limit.add_earlier(period, self._earlier)
+        opened = self.slots[slot.key] = OpenSlot(slot, closes_at(slot, self.policy), period)
         if self._earlier is not None:
             opened.released = self._earlier.released(slot.key)
         return opened
@@ -291,7 +292,7 @@ class PartitionFold(ABC, Generic[V]):
             self.journal.users -= sum(len(hat.users) for hat in hats)
             # Readings may have been folded while the last changes were being stored.
             self._dropped_changed |= any(hat.changed for hat in hats)
-        for date in [date for date, day in self.days.items() if day.over]:
-            self.days.pop(date).add_to(self.spans)
+        for name in [name for name, period in self.periods.items() if period.over]:
+            self.periods.pop(name).add_to(self.spans)
         self._vehicles.clear()
         return True

@@ -36,7 +36,7 @@ _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable t
 _BAD_VALUE: Final = -1
 _ZERO_VALUE: Final = 1 << 62  # a zero of another value than the speed, if zeros are dropped
 _UNOPENED_MAX: Final = 2_000  # slots without HATs, for readings that enter nothing: more than the minutes of a day
-_NO_DAY: Final = PeriodUsers("")  # that of these slots
+_NO_PERIOD: Final = PeriodUsers("")  # that of these slots
 _cell_at = h3.latlng_to_cell
 _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 9998: each time zone has a local date
 
@@ -162,7 +162,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
             if len(self._unopened) >= _UNOPENED_MAX:
                 self._minutes.clear()
                 self._unopened.clear()
-            unopened = self._unopened[slot.key] = OpenSlot(slot, closes_ms, _NO_DAY)
+            unopened = self._unopened[slot.key] = OpenSlot(slot, closes_ms, _NO_PERIOD)
         return unopened
 
     def drop_closed(self) -> bool:
@@ -233,8 +233,8 @@ class ValuesFold(ReadingFold[V], Generic[V]):
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         outcome = super()._enter(vehicle, slot, cell, step, milli)
-        if outcome is _ACCEPTED and vehicle.known is not None:
-            others = vehicle.known.others
+        if outcome is _ACCEPTED and vehicle.contribution is not None:
+            others = vehicle.contribution.others
             accepted = [max(offset, 0) for offset in self._milli]
             for at, offset in enumerate(accepted):
                 others[at] += offset

@@ -159,9 +159,9 @@ class UserLimit:
         """Return the end (ms UTC) of the last slot of a period."""
         return self._calendar.day_end(period)
 
-    def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfDay:
+    def new_user(self, pseudonym: bytes, period: PeriodUsers) -> UserOfDay:
         """Add a user who has entered nothing yet to a period."""
-        user = day.users[pseudonym] = UserOfDay(pseudonym, 0, len(day.users), day.date)
+        user = period.users[pseudonym] = UserOfDay(pseudonym, 0, len(period.users), period.name)
         return user
 
     def rejection(self, user: UserOfDay, _slot: Slot, _cell: int) -> str | None:
@@ -172,19 +172,19 @@ class UserLimit:
         """Count a HAT that the user may enter."""
         user.entered += 1
 
-    def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
+    def add_earlier(self, period: PeriodUsers, runs: EarlierRuns) -> None:
         """Add the users of a period that earlier runs released, to a period without users."""
-        for pseudonym, entered in runs.entered(day.date).items():
-            self.new_user(pseudonym, day).entered = entered
+        for pseudonym, entered in runs.entered(period.name).items():
+            self.new_user(pseudonym, period).entered = entered
 
     def pack(self, users: Sequence[UserOfDay]) -> bytes:
         """Pack users of one period into a chunk."""
         return pack_day([(user.pseudonym, user.entered) for user in users])
 
-    def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
+    def unpack(self, chunk: bytes, period: PeriodUsers) -> None:
         """Add the users of a chunk to a period, in order. Raises ValueError for a chunk of another format."""
-        for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(day.users)):
-            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day.date, entered)
+        for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(period.users)):
+            period.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, period.name, entered)
 
 
 class HorizonLimit(UserLimit):
@@ -210,8 +210,8 @@ class HorizonLimit(UserLimit):
         following = horizon.last + timedelta(days=1)  # the local clock may skip the last date
         return self._calendar.previous_day_end(following.isoformat())
 
-    def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfHorizon:
-        user = day.users[pseudonym] = UserOfHorizon(pseudonym, 0, len(day.users), day.date)
+    def new_user(self, pseudonym: bytes, period: PeriodUsers) -> UserOfHorizon:
+        user = period.users[pseudonym] = UserOfHorizon(pseudonym, 0, len(period.users), period.name)
         return user
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
@@ -231,21 +231,21 @@ class HorizonLimit(UserLimit):
     def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
         self._enter(user, cell, self._number(slot.date, slot.name))
 
-    def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
-        horizon = self._keys.horizon_of(day.date)
+    def add_earlier(self, period: PeriodUsers, runs: EarlierRuns) -> None:
+        horizon = self._keys.horizon_of(period.name)
         if horizon is None:
             return  # no run counts a reading of this date
         for (slot, cell), users in runs.members(horizon.dates).items():
             for pseudonym in users:
-                user = day.users.get(pseudonym) or self.new_user(pseudonym, day)
+                user = period.users.get(pseudonym) or self.new_user(pseudonym, period)
                 self._enter(user, cell, self._number(*slot.split("/")))
 
     def pack(self, users: Sequence[UserOfDay]) -> bytes:
         return pack_horizon([(user.pseudonym, _packed(user)) for user in users])
 
-    def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
+    def unpack(self, chunk: bytes, period: PeriodUsers) -> None:
         for pseudonym, cell_slots in unpack_horizon(chunk):
-            user = self.new_user(pseudonym, day)
+            user = self.new_user(pseudonym, period)
             user.cell_slots = cell_slots
             user.entered = user.slots = sum(map(len, cell_slots.values()))
 

@@ -16,7 +16,7 @@ MINUTES = replace(POLICY, slot_length_ms=60_000)
 
 
 def opened(fold: Fold) -> tuple[set[str], set[str]]:
-    return set(fold.slots), set(fold.days)
+    return set(fold.slots), set(fold.periods)
 
 
 @given(st.lists(st.integers(1, 20 * 365 * 24 * 60), min_size=1, max_size=50), st.sampled_from([POLICY, MINUTES]))

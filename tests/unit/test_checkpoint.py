@@ -74,7 +74,7 @@ def test_a_day_that_is_over_is_to_be_deleted_once() -> None:
     apply(fold, [(NOON + DAY, None)])
     assert take_changes(fold).days_over == {"2022-01-02": 3}
     fold.drop_closed()
-    assert (fold.days, fold.slots, take_changes(fold).days_over) == ({}, {}, {})
+    assert (fold.periods, fold.slots, take_changes(fold).days_over) == ({}, {}, {})
 
 
 def test_what_is_restored_is_what_was_stored_in_the_same_order() -> None:
