@@ -33,7 +33,8 @@ Decode = Callable[[V], Reading | None]
 """Decodes one record's value; None if undecodable"""
 
 _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable time ends as bad_time
-_BAD_VALUE: Final = -1
+_REJECTED: Final = -1  # by rule 5
+_MISSING: Final = -2  # no value: the record lacks one
 _ZERO_VALUE: Final = 1 << 62  # a zero of another value than the speed, if zeros are dropped
 _UNOPENED_MAX: Final = 2_000  # slots without HATs, for readings that enter nothing: more than the minutes of a day
 _NO_PERIOD: Final = PeriodUsers("")  # that of these slots
@@ -41,10 +42,9 @@ _cell_at = h3.latlng_to_cell
 _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 9998: each time zone has a local date
 
 # Plain strings: hashing a member of an Enum runs Python code, for every record.
-_UNDECODABLE, _BAD_PLACE, _BAD_SPEED = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
+_UNDECODABLE, _BAD_PLACE, _BAD_VALUE = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
 _BAD_TIME, _ZERO, _LATE = Outcome.BAD_TIME.value, Outcome.ZERO.value, Outcome.LATE.value
 _CELLS: Final = Outcome.OUTSIDE_CELLS.value
-_MISSING: Final = -2  # no value: the record lacks one
 _ACCEPTED: Final = Outcome.ACCEPTED.value
 
 
@@ -87,7 +87,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         except KeyError:
             milli = self._value(reading.speed, reading.unit)
         if milli < 0:
-            return _BAD_SPEED
+            return _BAD_VALUE
         try:
             instant = self._times[reading.time]
         except KeyError:
@@ -113,21 +113,21 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         return self._enter(vehicle, slot, cell, (instant - slot.slot.start_ms) // self._interval, milli)
 
     def _value(self, speed: float | str, unit: str) -> int:
-        """Convert a value to its distance from the lower bound, in milli-units; `_BAD_VALUE` if rule 5 rejects it.
+        """Convert a value to its distance from the lower bound, in milli-units; `_REJECTED` if rule 5 rejects it.
 
         A speed is not clipped to the upper bound here.
         """
         as_number = number(speed)
-        finite = as_number - as_number == 0.0
-        reject_above = self.policy.reject_above
-        if self.policy.value is not None:
-            if finite and _in_milli(as_number, unit, self.policy.value) in self.policy.value.missing:
-                return cache(self._values.setdefault(unit, {}), speed, _BAD_VALUE, CACHE_SIZE)
-            milli = _offset(as_number, unit, self.policy, self.policy.value) if finite else _BAD_VALUE
-        else:
-            milli = to_milli(as_number, unit) if finite else _BAD_VALUE
+        value, reject_above = self.policy.value, self.policy.reject_above
+        milli = _REJECTED
+        if as_number - as_number == 0.0:  # it is finite
+            milli = to_milli(as_number, unit) if value is None or value.name == SPEED else in_milli(as_number)
+            if value is not None and milli in value.missing:
+                return cache(self._values.setdefault(unit, {}), speed, _REJECTED, CACHE_SIZE)
             if reject_above is not None and milli > reject_above:
-                milli = _BAD_VALUE
+                milli = _REJECTED
+            elif value is not None:
+                milli = _ZERO_VALUE if milli == 0 and self.policy.drop_zero else _above_lower(milli, value)
         if reject_above is None:
             milli = max(milli, 0)
         return cache(self._values.setdefault(unit, {}), speed, milli, CACHE_SIZE)
@@ -173,22 +173,9 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         return dropped
 
 
-def _offset(sent: float, unit: str, policy: Policy, value: Value) -> int:
-    """Return a finite number clipped to the value's range, minus its lower bound, in milli-units.
-
-    `_BAD_VALUE` if it is rejected, `_ZERO_VALUE` for a zero that is dropped. unit: of a speed; other values have
-    the policy's.
-    """
-    milli = _in_milli(sent, unit, value)
-    if policy.reject_above is not None and milli > policy.reject_above:
-        return _BAD_VALUE
-    if milli == 0 and policy.drop_zero:
-        return _ZERO_VALUE
+def _above_lower(milli: int, value: Value) -> int:
+    """Return a number of milli-units clipped to the value's range, minus its lower bound."""
     return min(max(milli, value.lower), value.upper) - value.lower
-
-
-def _in_milli(sent: float, unit: str, value: Value) -> int:
-    return to_milli(sent, unit) if value.name == SPEED else in_milli(sent)
 
 
 Fold = ReadingFold[bytes]  # of a topic's records; those of a recording are decoded before
@@ -222,7 +209,7 @@ class ValuesFold(ReadingFold[V], Generic[V]):
             try:
                 milli.append(clipped[sent])
             except KeyError:
-                milli.append(cache(clipped, sent, _offset_of(sent, value_keys), CACHE_SIZE))
+                milli.append(cache(clipped, sent, _other_above_lower(sent, value_keys), CACHE_SIZE))
         least = min(milli)
         if least == _MISSING:
             return None
@@ -235,9 +222,9 @@ class ValuesFold(ReadingFold[V], Generic[V]):
         outcome = super()._enter(vehicle, slot, cell, step, milli)
         if outcome is _ACCEPTED and vehicle.contribution is not None:
             others = vehicle.contribution.others
-            accepted = [max(offset, 0) for offset in self._milli]
-            for at, offset in enumerate(accepted):
-                others[at] += offset
+            accepted = [max(other, 0) for other in self._milli]
+            for at, other in enumerate(accepted):
+                others[at] += other
             if self._keeps_rows:
                 self._accepted[-1] = (*self._accepted[-1], *accepted)
         return outcome
@@ -254,14 +241,13 @@ def reading_fold(
     return kind(policy, calendar, users, decode, belongs)
 
 
-def _offset_of(sent: float | str, value: Value) -> int:
-    """Return a number clipped to its range, minus the lower end, in milli-units.
+def _other_above_lower(sent: float | str, value: Value) -> int:
+    """Return `_above_lower` of another value than the speed.
 
-    -1 if it is not finite, `_MISSING` if it says that there is no value.
+    `_REJECTED` if it is not finite, `_MISSING` if it says that there is no value.
     """
     as_number = number(sent)
     if as_number - as_number != 0.0:
-        return -1
-    if value.missing and in_milli(as_number) in value.missing:
-        return _MISSING
-    return min(max(in_milli(as_number), value.lower), value.upper) - value.lower
+        return _REJECTED
+    milli = in_milli(as_number)
+    return _MISSING if milli in value.missing else _above_lower(milli, value)
