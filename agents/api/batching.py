@@ -237,7 +237,7 @@ def batch(  # noqa: PLR0913 - options by name
 
 
 def _released(run: BatchRun, path: Path, days: tuple[date, date] | None, *, is_kept: bool) -> BatchReleases:
-    from hatcast.stream.release.spending import budget_record
+    from hatcast.stream.release.budget_records import budget_record
 
     policy = run.settings.policy
     with open_released(run, path, days) as released:

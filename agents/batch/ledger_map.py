@@ -14,7 +14,7 @@ from hatcast.agents.map.record import read_budget, read_estimate, read_release, 
 from hatcast.agents.map.surroundings import read_surroundings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.records.projections import HEAD
-from hatcast.stream.release.spending import budget_record
+from hatcast.stream.release.budget_records import budget_record
 
 _ALL_MS: Final = 2**62  # a file is shown as a whole: it does not grow
 

@@ -199,7 +199,7 @@ class _Output:
 def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
     from hatcast.agents.cli.budget_tables import BudgetTable
-    from hatcast.stream.release.spending import budget_record
+    from hatcast.stream.release.budget_records import budget_record
 
     policy = run.settings.policy
     if output.file is not None:  # before anything is charged

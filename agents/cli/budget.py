@@ -27,7 +27,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import DAYS_MAX
-from hatcast.stream.release.spending import budget_record
+from hatcast.stream.release.budget_records import budget_record
 
 _EXPLAIN_TIMEOUT_S: Final = 2.0  # it also works without the ledger
 _WIDTH_MAX: Final = 100

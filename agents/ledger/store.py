@@ -21,7 +21,10 @@ class Store(Protocol):
         """Return rows of one moment."""
 
     async def apply(self, changes: RowChanges) -> bool:
-        """Apply all changes if all of their conditions hold; else change nothing and return False: it is stale."""
+        """Apply all changes if all of their conditions hold; else change nothing and return False: it is stale.
+
+        It draws the nonces: afterwards `changes.set` has them.
+        """
 
 
 async def decide(
@@ -93,7 +96,7 @@ class RecentRows:
     """A store with rows that one process mostly changes alone, such as those of a date whose HATs it commits."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self._store = store
         self._known = _NOTHING  # of each date, and of the total, rows that go with their nonce
         self._is_alone = False  # the last read found what our own apply had left
 
@@ -117,42 +120,27 @@ class RecentRows:
             if decided is not None and not decided.changes.is_empty:
                 for key, absent in guess.absent.items():
                     decided.changes.equal.setdefault(key, {}).update(absent)
-                if await self.apply(guess, decided.changes):
+                if await self._store.apply(decided.changes):
+                    self._known = _after(guess, decided.changes)
                     return decided.result
         read = wanted()
         if known.asked.get(rows.TOTAL, ()) is None:  # a limit of all days binds this policy too: read all of it at once
             read = merged(read, {rows.TOTAL: None, rows.NONCES: {rows.TOTAL}})
-        return await decide(_Turn(self, known), read, decision, on_stale)
+        nonces, last = known.found.get(rows.NONCES, {}), (_NOTHING, RowChanges())
 
-    async def read(self, wanted: Wanted, known: View) -> View:
-        """Read rows, and note whether they are as known."""
-        view, nonces = await self.store.read(wanted), known.found.get(rows.NONCES, {})
-        self._is_alone = all(view.get(rows.NONCES, each) == nonces.get(each) for each in wanted.get(rows.NONCES) or ())
-        return view
+        def noted(view: View) -> Decision[R]:
+            nonlocal last
+            asked = view.asked.get(rows.NONCES) or ()
+            self._is_alone = all(view.get(rows.NONCES, each) == nonces.get(each) for each in asked)
+            decided = decision(view)
+            last = view, decided.changes
+            return decided
 
-    async def apply(self, view: View, changes: RowChanges) -> bool:
-        """Apply changes that were decided from a view, and remember it with them."""
-        draw_nonces(changes)
-        done = await self.store.apply(changes)
-        if done:
-            self._known = _NOTHING if view.damaged else _after(view, changes)  # it is not taken for what is absent
-        return done
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One decision on rows that are read."""
-
-    recent: RecentRows
-    known: View
-    view: View = _NOTHING
-
-    async def read(self, wanted: Wanted) -> View:
-        self.view = await self.recent.read(wanted, self.known)
-        return self.view
-
-    async def apply(self, changes: RowChanges) -> bool:
-        return await self.recent.apply(self.view, changes)
+        result = await decide(self._store, read, noted, on_stale)
+        view, changes = last
+        if not (changes.is_empty or view.damaged):  # a damaged row is not taken for an absent one
+            self._known = _after(view, changes)
+        return result
 
 
 def _after(view: View, changes: RowChanges) -> View:

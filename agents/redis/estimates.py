@@ -13,9 +13,8 @@ import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.stored_values import Damaged, without_checksum
+from hatcast.stream.checksums import with_checksum, without_checksum
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.tracker.state import SMOOTHER_VERSION, SmootherState
 
 
@@ -86,7 +85,4 @@ class SnapshotStore:
 
 def _whole(key: str, stored: object) -> bytes | None:
     """Return a value without its checksum; None for one that is not there, or damaged."""
-    try:
-        return without_checksum(key, stored)
-    except Damaged:
-        return None
+    return without_checksum(key, stored) if isinstance(stored, bytes) else None

@@ -7,7 +7,7 @@ from typing import Any, Final
 from hatcast.agents.ledger.store import RecentRows
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.policy_state import ProgressStore
-from hatcast.agents.redis.row_store import DomainRows, pause
+from hatcast.agents.redis.row_store import DomainRows, take_turns
 from hatcast.agents.redis.stored_values import date_of, number_of, parsing, record_of, records_of
 from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import date_rules, rows
@@ -222,7 +222,7 @@ class LedgerStore(DomainRows):
         async def on_stale(times: int) -> None:
             if times == _MANY_STALE and len(proposals) > 1:
                 raise _ManyStale
-            await pause(times)
+            await take_turns(times)
 
         try:
             decided = await self._recent.decide(lambda: commit_rows(self._policy, proposals, known), decision, on_stale)

@@ -16,7 +16,7 @@ from hatcast.agents.redis.stored_values import (
     cell_of,
     number_of,
     users_of,
-    without_checksum,
+    value_of,
 )
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import FoldChanges, StoredPartition
@@ -121,7 +121,7 @@ class PartitionStore:
             outcomes=index.outcomes,
             hats=chunks,
             days=of_days,
-            journal=[without_checksum(keys.journal_block(number), blocks[number]) for number in sorted(blocks)],
+            journal=[value_of(keys.journal_block(number), blocks[number]) for number in sorted(blocks)],
             users=users,
             users_of_days=index.days,
             rules=values.rules_of(keys.state, state.get(b"rules")),

@@ -11,11 +11,11 @@ import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis, Argument, Call
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.stored_values import Damaged, date_of, number_of, parsing, slot_of, users_of, without_checksum
+from hatcast.agents.redis.stored_values import Damaged, date_of, number_of, parsing, slot_of, users_of, value_of
+from hatcast.stream.checksums import with_checksum
 from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import users_in
-from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.units import INSTANT_DIGITS
 
@@ -101,7 +101,7 @@ async def load_chunks(redis: AnyRedis, users: Mapping[T, int], key_of: Callable[
     """
     found: dict[T, list[bytes]] = {place: [] for place in users}
     async for place, key, value in stored_chunks(redis, users, key_of):
-        found[place].append(without_checksum(key, value))
+        found[place].append(value_of(key, value))
     return found
 
 
@@ -141,7 +141,7 @@ def chunks_of(keys: PartitionKeys, slot: str, cell: str, users: int, found: Iter
     """
     index = keys.hats(slot)
     for number, stored in enumerate(found):
-        chunk = without_checksum(keys.chunk(slot, cell, number), stored)
+        chunk = value_of(keys.chunk(slot, cell, number), stored)
         with parsing(index):
             users -= users_in(chunk)
         yield chunk

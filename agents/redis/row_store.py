@@ -45,7 +45,7 @@ class RowStore:
         Raises Damaged or Overflow if a stored value stopped it: then nothing was written.
         """
         try:
-            return await decide(self, wanted, decision, pause if on_stale is None else on_stale)
+            return await decide(self, wanted, decision, take_turns if on_stale is None else on_stale)
         except (DamagedRow, TooLarge) as error:
             raise self.clear(error) from None
 
@@ -100,8 +100,8 @@ class DomainRows:
             return None if stored is None else NextPolicy.of(stored)
 
 
-async def pause(_times: int) -> None:
-    """Wait a random time, as others have been faster: so writers of one date take turns."""
+async def take_turns(_times: int) -> None:
+    """Wait a random time, since others have been faster: so writers of one date take turns."""
     await asyncio.sleep(secrets.randbelow(_PAUSE_MS + 1) / 1_000)
 
 

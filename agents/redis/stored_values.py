@@ -11,7 +11,7 @@ from typing import Any, Final
 from redis.exceptions import ClusterError, RedisError, ResponseError
 
 from hatcast.agents.errors.causes import ClearError
-from hatcast.stream.ledger.view import without_checksum as checked
+from hatcast.stream.checksums import without_checksum
 from hatcast.stream.records.projections import IDENTIFIED
 
 
@@ -71,12 +71,12 @@ _CELL: Final = re.compile(rb"8[0-9a-f]{14}")
 _USERS_MAX: Final = 1 << 27  # of one partition in one HAT or on one day: 2 million chunks
 
 
-def without_checksum(key: str, stored: object) -> bytes:
-    """Return a value that `with_checksum` returned for this key. Raises Damaged for any other, and for None."""
-    if not isinstance(stored, bytes):
+def value_of(key: str, stored: object) -> bytes:
+    """Return a value without its checksum. Raises Damaged, also for None."""
+    value = without_checksum(key, stored) if isinstance(stored, bytes) else None
+    if value is None:
         raise Damaged(key)
-    with parsing(key):
-        return checked(key, stored)
+    return value
 
 
 def digest_of(key: str, field: str, value: bytes) -> bytes:

@@ -19,8 +19,8 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.fields import is_answer
+from hatcast.stream.release.budget_records import Spent
 from hatcast.stream.release.queries import AnyRelease
-from hatcast.stream.release.spending import Spent
 
 TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
 

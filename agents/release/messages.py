@@ -21,7 +21,7 @@ from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.reading import instant_ms
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.projections import HEAD
-from hatcast.stream.release.spending import Spent, budget_record
+from hatcast.stream.release.budget_records import Spent, budget_record
 
 BUDGET_PARTITION: Final = 0  # the topic has one
 _SENDS: Final = 100  # concurrent

@@ -31,8 +31,8 @@ from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import release_id
+from hatcast.stream.release.budget_records import Spent
 from hatcast.stream.release.hats import HatChunks
-from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker import PolicyTracker, closed_by, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
 from hatcast.stream.tracker.timetable import Timetable

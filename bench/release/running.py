@@ -7,11 +7,11 @@ from redis.asyncio import Redis
 from bench.release.state import SLOT, cells_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.checksums import with_checksum
 from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.fold.users import horizon_of
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import ContinualKeys
 from hatcast.stream.release.continual import CellHat, RunningSums

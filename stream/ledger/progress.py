@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hatcast.stream.checksums import with_checksum
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.recovery import require_recovered
 from hatcast.stream.ledger.view import (
@@ -17,8 +18,7 @@ from hatcast.stream.ledger.view import (
     View,
     number_of,
     text_of,
-    with_checksum,
-    without_checksum,
+    value_of,
 )
 from hatcast.stream.units import INSTANT_DIGITS
 
@@ -106,7 +106,7 @@ def state_of(view: View, name: str) -> bytes | None:
         return None
     if date is None or state is None:
         raise DamagedRow(key)
-    return without_checksum(f"{key}/{text_of(key, date)}", state)
+    return value_of(f"{key}/{text_of(key, date)}", state)
 
 
 def store_state(view: View, name: str, date: str, state: bytes, token: str | None) -> Decision[None]:

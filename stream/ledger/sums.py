@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hatcast.stream.checksums import with_checksum
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.rejections import Behind
@@ -18,8 +19,7 @@ from hatcast.stream.ledger.view import (
     View,
     Wanted,
     text_of,
-    with_checksum,
-    without_checksum,
+    value_of,
 )
 from hatcast.stream.records.fields import Status
 
@@ -58,8 +58,7 @@ def states_of(view: View, name: str, horizon: str, cells: Sequence[str]) -> Stor
     status = None if closed is None else _status_of(index, closed)
     try:
         states = [
-            None if (stored := view.get(key, cell)) is None else without_checksum(f"{key}/{cell}", stored)
-            for cell in cells
+            None if (stored := view.get(key, cell)) is None else value_of(f"{key}/{cell}", stored) for cell in cells
         ]
     except DamagedRow:
         return StoredStates(status, [None] * len(cells), damaged=True)

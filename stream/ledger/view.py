@@ -4,12 +4,11 @@ A decision reads rows, decides without waiting for anything, and returns changes
 changes if all conditions hold, or nothing: then the decision is made again from fresh rows.
 """
 
-import struct
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from hatcast.stream.checksums import without_checksum
 from hatcast.stream.ledger.rows import NONCES, ledger
 
 R = TypeVar("R")
@@ -18,7 +17,6 @@ Wanted = Mapping[str, Collection[str] | None]  # key -> fields to read; None: al
 
 _MOST_DIGITS: Final = 25
 _LEAST_TOO_LARGE: Final = 10**_MOST_DIGITS
-_CHECKSUM: Final = struct.Struct("<I")
 
 
 class DamagedRow(ValueError):
@@ -195,16 +193,11 @@ def text_of(key: str, value: bytes) -> str:
         raise DamagedRow(key) from None
 
 
-def with_checksum(place: str, value: bytes) -> bytes:
-    """Return a value followed by the CRC-32 of its place and itself."""
-    return value + _CHECKSUM.pack(zlib.crc32(value, zlib.crc32(place.encode())))
-
-
-def without_checksum(place: str, stored: bytes) -> bytes:
-    """Return a value that `with_checksum` returned for this place. Raises DamagedRow for any other."""
-    value = stored[: -_CHECKSUM.size]
-    if stored != with_checksum(place, value):
-        raise DamagedRow(place)
+def value_of(key: str, stored: bytes) -> bytes:
+    """Return a value without its checksum. Raises DamagedRow."""
+    value = without_checksum(key, stored)
+    if value is None:
+        raise DamagedRow(key)
     return value
 
 

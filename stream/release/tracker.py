@@ -18,8 +18,8 @@ from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.policy.query import TRACKER_QUERIES
 from hatcast.stream.records.fields import Status
+from hatcast.stream.release.budget_records import Spent
 from hatcast.stream.release.hats import HatChunks
-from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker_records import MadeQuery, StoredDraw, TrackerRelease, hat_release, query_release
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery

@@ -29,10 +29,10 @@ from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, NoiseRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.records.projections import HEAD
+from hatcast.stream.release.budget_records import Spent
 from hatcast.stream.release.continual import ContinualRelease
 from hatcast.stream.release.hats import HatChunks, Release, release_of, undrawn_release
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
-from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from hatcast.stream.tracker.smoother import estimates_of

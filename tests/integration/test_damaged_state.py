@@ -15,12 +15,12 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import Damaged, Reopened
+from hatcast.stream.checksums import with_checksum
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.recovery import Attempt
 from hatcast.stream.ledger.sums import StoredStates
-from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.redis_scripts import DAY, NANO

@@ -30,9 +30,10 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import BUDGET, BudgetRecord
 from hatcast.stream.records.fields import Status
+from hatcast.stream.release.budget_records import budget_record
 from hatcast.stream.release.hats import Release
 from hatcast.stream.release.published import published_of
-from hatcast.stream.release.spending import budget_record, fineness_of
+from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.units import DAY_MS, NANO
 from tests.contracts.goldens import tracked
 from tests.integration.readings import HOUR_MS, NOON_MS

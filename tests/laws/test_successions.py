@@ -18,8 +18,8 @@ from hatcast.stream.ledger.rejections import Replaced, Unclaimed
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET
+from hatcast.stream.release.budget_records import budget_record
 from hatcast.stream.release.published import published_of
-from hatcast.stream.release.spending import budget_record
 from tests.integration.recovering import OUTPUT, adopt, guard_of_all, restore
 from tests.laws.test_ledgers import Charged
 from tests.replayed import policy_of

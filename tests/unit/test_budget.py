@@ -21,7 +21,7 @@ from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.ledger.day import Reserved, Total, user_charges
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.release.spending import budget_record
+from hatcast.stream.release.budget_records import budget_record
 from hatcast.stream.units import NANO
 from tests.invoked import run
 

@@ -23,8 +23,9 @@ from hatcast.stream.mechanisms.gaussian import smallest_scale
 from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import HybridKeys, NoiseKind, Policy, Relation, read_policy
+from hatcast.stream.release.budget_records import budget_record
 from hatcast.stream.release.hats import HatChunks, Release, release_of
-from hatcast.stream.release.spending import budget_record, day_epsilon, fineness_of
+from hatcast.stream.release.spending import day_epsilon, fineness_of
 from hatcast.stream.units import NANO
 
 DATE = "2022-01-02"
