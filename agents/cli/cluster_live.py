@@ -140,7 +140,7 @@ def _notice(record: dict[str, Any], unit: str) -> str:
 
 
 def report_of(record: dict[str, Any]) -> Report:
-    """Return a released clustering, as `Released.record` has it."""
+    """Return the report of a clustering from its record."""
     return Report(shown=[_table(record)], figures=record, plot=lambda path: _plot(record, path))
 
 

@@ -1,1 +1,4 @@
-"""`hatcast cluster`: private cluster centres of users' vectors, from recordings. No services, no ledger."""
+"""Private cluster centres of users' vectors: release.py from recordings, live/ in rounds with devices.
+
+Only live/ needs services, and charges a ledger.
+"""

@@ -16,15 +16,15 @@ from hatcast.agents.map.record import Budget, HatRecord, RecordKind
 from hatcast.agents.map.rendering import slots_view
 from hatcast.agents.monitoring.server import READY
 
-# Time of the last answer of Kafka to the map, and of the newest record.
-#
-# Both are needed to tell an unreachable broker from a quiet topic: a broker answers every fetch within half a second,
-# also when the topic has no new record.
 TIMEOUT_MS: Final = 15_000  # a change of partition leaders takes less
 
 
 class Freshness:
-    """Answers of the brokers, partition by partition, and the timestamp of the newest record."""
+    """Answers of the brokers, partition by partition, and the timestamp of the newest record.
+
+    Both are needed to tell an unreachable broker from a quiet topic: a broker answers every fetch within half a second,
+    also when the topic has no new record.
+    """
 
     def __init__(self, started_ms: int) -> None:
         """Args: `started_ms`, when reading began: a partition that never answered is silent since then."""

@@ -1,3 +1,4 @@
+-- After staging.lua and index.lua.
 -- Write a partition's changes, only if they were folded from the stored offset, and no other worker has opened the
 -- partition since.
 -- KEYS  1 {name:p}:state, 2 journal, then the index of each slot with changes, the chunks to write, and those to delete

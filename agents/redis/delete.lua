@@ -1,3 +1,4 @@
+-- After staging.lua and index.lua.
 -- Delete the contributions of published HATs of one slot, and retain the parts that queries over days will read.
 -- KEYS  1 {name:p}:state, 2 the slot's index; to retain also 3 slots with retained contributions, 4 those of the slot;
 --       then the chunks of each HAT

@@ -1,3 +1,4 @@
+-- After staging.lua and index.lua.
 -- Delete retained contributions of one slot whose queries are answered.
 -- KEYS  1 {name:p}:state, 2 slots with retained contributions, 3 those of the slot
 -- ARGV  1 the next nonce, 2 slot, then cells

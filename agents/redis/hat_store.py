@@ -40,7 +40,7 @@ class HatStore:
         return [watermark for watermarks in found for watermark in watermarks]
 
     async def complete_from(self) -> int | None:
-        """Return the later time of both topics, as in PartitionStore: a HAT that lacks reports is incomplete too."""
+        """Return the time (ms UTC) before which a partition of either topic lacks records; None if none does."""
         found = await asyncio.gather(*(store.complete_from() for store in self._stores))
         return max((instant for instant in found if instant is not None), default=None)
 
@@ -73,24 +73,23 @@ class HatStore:
         return None if reports is None else list(map(HatChunks, readings, reports))
 
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
-        """Delete the contributions of published HATs. `keep`: as in PartitionStore, for readings only."""
+        """Delete the contributions of published HATs. `keep`: as in FinalHats, for readings only."""
         await self.telemetry.final_hats.delete(hats, keep=keep)
         if self.reports is not None:
             await self.reports.final_hats.delete(hats)
 
     async def sweep(self, date: str, users_from: str) -> None:
-        """Delete the contributions from a local date on, of both topics. `users_from`: as in PartitionStore."""
+        """Delete the contributions from a local date on, of both topics. `users_from`: as in FinalHats."""
         for store in self._stores:
             await store.final_hats.sweep(date, users_from)
 
 
-# Local dates that have opened: workers of a policy fold a date, those of a domain release it under the same rules.
-#
-# A worker whose time zone data are older or newer may have other rules for a date: other instants at which it begins
-# and ends, and other slots. Then a reading would be in two HATs, of one date or of two.    [docs/proofs.md, Local
-# dates]
 class OpenDates:
-    """Compares the rules of a policy's open dates with those of this process.
+    """Compares the rules of a policy's open dates with those of this process.    [docs/proofs.md, Local dates]
+
+    A worker whose time zone data are older or newer may have other rules for a date: other instants at which it begins
+    and ends, and other slots. Then a reading would be in two HATs, of one date or of two. So workers of a policy fold a
+    date, and those of a domain release it, under the same rules.
 
     A date is open from the checkpoint that stores its first HAT, in any partition, until it is sealed. A date that has
     not opened may change its rules. Before anything of a date is released its rules are pinned for all policies of the

@@ -1,3 +1,4 @@
+-- After staging.lua.
 -- The index of a partition. KEYS[1] is its state, which counts the entries of the other hashes: one with another number
 -- of entries is damaged, and one that is missing is not taken for empty.
 

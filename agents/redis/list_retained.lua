@@ -1,3 +1,4 @@
+-- After staging.lua and index.lua.
 -- List the cells with retained contributions in some slots, and their number of users. Not the number of bytes, which
 -- depends on the speeds.
 -- KEYS  1 {name:p}:state, 2 slots with retained contributions, then those of each slot; ARGV  the slots

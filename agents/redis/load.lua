@@ -1,3 +1,4 @@
+-- After staging.lua and index.lua.
 -- Read the contributions of final HATs of one slot together with the watermark that makes them final.
 -- KEYS  1 {name:p}:state, 2 the slot's index, then chunks
 -- ARGV  1 slot, 2 the least watermark (ms UTC) that closes it, then cells

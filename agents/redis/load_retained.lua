@@ -1,3 +1,4 @@
+-- After staging.lua and index.lua.
 -- Read the retained contributions of some cells in the slots of a query's period, and the gap of this partition.
 -- KEYS  1 {name:p}:state, 2 slots with retained contributions, then for each slot those and its index
 -- ARGV  the least watermark (ms UTC) that closes the last slot, number of slots, the slots, then the cells

@@ -1,4 +1,4 @@
-"""Fold state of input partitions in Redis: load it, checkpoint changes, and read and delete final HATs."""
+"""Fold state of input partitions in Redis: load it, and checkpoint changes."""
 
 import secrets
 from collections import Counter
@@ -40,7 +40,7 @@ class PartitionStore:
         self._open = Script(redis, "open")
         self._checkpoint = Script(redis, "checkpoint")
         self._skip = Script(redis, "skip")
-        self.final_hats = FinalHats(redis, self._keys)  # its final HATs, to be read and deleted
+        self.final_hats = FinalHats(redis, self._keys)  # to read and delete them
 
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False

@@ -20,14 +20,14 @@ from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.units import INSTANT_DIGITS
 
 
-# The index of a partition: the fields of its state that count what is stored beside it.
-#
-# The keys of HATs and chunks follow from it. While a Redis Cluster moves a slot, keys that a script does not
-# declare look absent to it. So every script declares all of its keys, and learns or compares whether they still follow
-# from the index; if they do not, the caller reads the index again.
 @dataclass(slots=True)
 class Index:
-    """Counts in a partition's state."""
+    """The index of a partition: the fields of its state that count what is stored beside it.
+
+    The keys of HATs and chunks follow from it. While a Redis Cluster moves a slot, keys that a script does not declare
+    look absent to it. So every script declares all of its keys, and learns or compares whether they still follow from
+    the index; if they do not, the caller reads the index again.
+    """
 
     ends: dict[str, int] = field(default_factory=dict)  # `date/slot` -> end (ms UTC)
     cells: dict[str, int] = field(default_factory=dict)  # `date/slot` -> number of cells with contributions

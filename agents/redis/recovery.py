@@ -1,7 +1,7 @@
 """Ledger recovery in Redis: adopt records from the output topics, and decide whether it is complete. [decisions/0004]
 
 Redis may go back in time: a lost fsync, a failover, a restored file, FLUSHALL. What each step compares, and why that is
-enough, is in hatcast.stream.ledger: recovery, adopt, unsent and sealing.
+enough, is in hatcast.stream.ledger: recovery, adopt, unsent and sealed_days.
 """
 
 import secrets
@@ -22,15 +22,15 @@ from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
 from hatcast.stream.ledger.unsent import discard, record_rows, supersede, unreserve, unreserve_rows
 from hatcast.stream.ledger.view import Wanted, merged
 
-# Records in Redis that were never sent to an output topic: a ledger recovery discards them with their charges.
-#
-# During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
-# record in Redis that is on no topic by then was never sent.    [decisions/0004]
 _BATCH: Final = 100  # days of one decision
 
 
 class UnsentStore(DomainRows):
-    """The unsent records of one domain."""
+    """Records of one domain that were never sent to an output topic: a recovery discards them with their charges.
+
+    During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted.
+    A record in Redis that is on no topic by then was never sent.    [decisions/0004]
+    """
 
     async def nonces(self) -> Nonces:
         """Return the nonces of all local dates with a ledger, oldest first, and of the total."""

@@ -1,3 +1,4 @@
+-- After staging.lua.
 -- Continue after records that were deleted unread, as accepted by the operator.
 -- KEYS[1]  {name:p}:state
 -- ARGV     the stored offset, the log's start, the next nonce

@@ -1,3 +1,4 @@
+-- After staging.lua.
 -- Delete keys of a partition, and fields of its state. Its owner may not write it any more, since its memory has them.
 -- KEYS  1 {name:p}:state, then the keys
 -- ARGV  1 nonce of the index from which these keys follow, 2 the next one, then the fields

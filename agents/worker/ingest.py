@@ -40,16 +40,16 @@ from hatcast.stream.fold.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
-# Open transactions: partitions of which nothing more can be read until somebody's transaction has ended.
-#
-# A consumer of committed records reads up to the last stable offset, the first record of the oldest open transaction. A
-# producer of telemetry that hangs inside one, or died where the broker never ends it, holds up its partition, and with
-# it every slot of all.
 PATIENCE_S: Final = 60.0  # Kafka's default for how long a transaction may take
 
 
 class OpenTransactions:
-    """Partitions of one topic that wait for an open transaction. Logs each wait once."""
+    """Partitions of one topic of which nothing more can be read until a transaction has ended. Logs each wait once.
+
+    A consumer of committed records reads up to the last stable offset, the first record of the oldest open transaction.
+    A producer of telemetry that hangs inside one, or died where the broker never ends it, holds up its partition, and
+    with it every slot of all.
+    """
 
     def __init__(self, topic: str, consumer: BatchConsumer) -> None:
         """Args: `topic`, for messages."""

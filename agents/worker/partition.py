@@ -24,12 +24,6 @@ from hatcast.stream.fold.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
-# Early records: records dated too far ahead of this machine's clock, for which their partitions wait.
-#
-# A record dated more than `policy.max_ahead` ahead is not folded yet: it would close slots that are still open. It is
-# not dropped either: the broker accepted it, and its outcome must not depend on the reader's clock. It stays unread in
-# the log until the clock allows it.    [docs/specification/fold.md, Records ahead of the clock]
-
 # Between looks at the clock, which may be set at any time. Also the shortest wait: if a clock is steadily behind, the
 # next record has to wait as well, and this limits how often its partition is started again.
 LOOK_S: Final = 1.0
@@ -48,7 +42,12 @@ class _Wait:
 
 
 class EarlyRecords:
-    """Partitions of one topic that wait for this machine's clock. Logs each wait when it begins and when it ends."""
+    """Partitions of one topic that wait for this machine's clock. Logs each wait when it begins and when it ends.
+
+    A record dated more than `policy.max_ahead` ahead is not folded yet: it would close slots that are still open. It is
+    not dropped either: the broker accepted it, and its outcome must not depend on the reader's clock. It stays unread
+    in the log until the clock allows it.    [docs/specification/fold.md, Records ahead of the clock]
+    """
 
     def __init__(self, topic: str) -> None:
         """Args: `topic`, for messages."""
@@ -147,12 +146,12 @@ def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[
     return stored
 
 
-# Load partitions: put their stored state in memory, and start reading at its offset.
-#
-# Each partition has one task, which parks it and starts it again: from the stored state, or from memory once this
-# machine's clock allows a record that was dated too far ahead.
 class PartitionLoader:
-    """Loads and starts the partitions of one topic. Retries with backoff while Redis or Kafka does not answer.
+    """Puts the stored state of a topic's partitions in memory, and starts reading at its offset.
+
+    Each partition has one task, which parks it and starts it again: from the stored state, or from memory once this
+    machine's clock allows a record that was dated too far ahead. It retries with backoff while Redis or Kafka does not
+    answer.
 
     early_records   the partitions that wait for this machine's clock
     """

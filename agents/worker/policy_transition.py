@@ -34,12 +34,13 @@ from hatcast.stream.policy.policy import Policy
 log = structlog.get_logger()
 
 
-# Charge the cost of a private list of cells before anything is released, and announce it.    [decisions/0015]
-#
-# Selecting the list has read its days whether or not they have releases, so each day is charged when the policy is
-# first used. `hats.budget` then has a record of each day, from which a Redis that lost the charges is restored.
 class SpentCells:
-    """Cost of one policy's private list of cells. Does nothing without such a list."""
+    """Charges the cost of a private list of cells before anything is released, and announces it. [decisions/0015]
+
+    Selecting the list has read its days whether or not they have releases, so each day is charged when the policy is
+    first used. `hats.budget` then has a record of each day, from which a Redis that lost the charges is restored. Does
+    nothing without such a list.
+    """
 
     def __init__(self, settings: Settings, store: SpentStore, ledger: LedgerStore, producer: AIOKafkaProducer) -> None:
         self._settings = settings

@@ -32,18 +32,18 @@ from hatcast.stream.errors import HatcastError, SettingError
 
 log = structlog.get_logger()
 
-# Heartbeat records that advance the watermark of a partition while its vehicles are silent.
-#
-# A heartbeat is a record in the log, so every replay sees it. A worker sends one to a partition that it owns only if
-# the log is read to its end, no record has arrived for `idle_after`, and the topic is live: today's clock must not
-# close the slots of an old recording, except in a drain.    [docs/specification/fold.md, Heartbeat records]
 LIVE_MS: Final = 600_000  # a live topic's greatest stored watermark is at most this old
 _ROUND_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSender:
-    """Sends heartbeats to the idle partitions of one worker."""
+    """Sends heartbeat records, which advance the watermarks of partitions whose vehicles are silent.
+
+    A heartbeat is a record in the log, so every replay sees it. A worker sends one to a partition that it owns only if
+    the log is read to its end, no record has arrived for `idle_after`, and the topic is live: today's clock must not
+    close the slots of an old recording, except in a drain.    [docs/specification/fold.md, Heartbeat records]
+    """
 
     ingest: Ingest
     store: HatStore
