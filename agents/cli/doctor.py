@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from hatcast.agents.cli.options import accept_gap_option, accept_volatile_state_option, config_option, json_option
+from hatcast.agents.doctor.brought_topic import SAMPLE_RECORDS, examine_topic
+from hatcast.agents.doctor.checks import Accepted, Check, CheckState
+from hatcast.agents.doctor.preflight import examine
 from hatcast.agents.tables.terminal import print_fitted, table
-from hatcast.agents.worker.brought_topic import SAMPLE_RECORDS, examine_topic
-from hatcast.agents.worker.checks import Accepted, Check, CheckState
-from hatcast.agents.worker.preflight import examine
 from hatcast.stream.readings.formats import FORMATS
 
 _STYLES = {CheckState.OK: "green", CheckState.WARNING: "yellow", CheckState.PROBLEM: "bold red"}

@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.doctor.checks import CheckState
+from hatcast.agents.doctor.preflight import examine
 from hatcast.agents.kafka.grants import Role
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.durability import Persistence, ensure_durable, read_durability
-from hatcast.agents.worker.checks import CheckState
-from hatcast.agents.worker.preflight import examine
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline

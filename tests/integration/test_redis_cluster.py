@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.doctor.checks import CheckState
+from hatcast.agents.doctor.preflight import examine
 from hatcast.agents.kafka.grants import Role
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.worker.checks import CheckState
-from hatcast.agents.worker.preflight import examine
 from hatcast.stream.ledger import rows
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic

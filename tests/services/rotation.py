@@ -196,6 +196,7 @@ GROUPS: Final = {
         ),
         (
             "agents/config",
+            "agents/doctor",
             "agents/kafka/topics.py",
             "agents/kafka/topic_rules.py",
             *(f"agents/worker/{name}.py" for name in ("source", "drain", "readiness")),
@@ -233,14 +234,21 @@ GROUPS: Final = {
             *_tests("integration", "recovered_beside_others", "republish", "sealed_rollbacks", "succession"),
             *_tests("integration", "topic_made_again"),
         ),
-        ("agents/ledger", "agents/recovery", "agents/redis", "agents/worker", "stream/ledger"),
+        (
+            "agents/ledger",
+            "agents/recovery",
+            "agents/redis",
+            "agents/release/sealing.py",
+            "agents/worker",
+            "stream/ledger",
+        ),
     ),
     "Redis in parts": Group(
         _tests("integration", "full_redis", "redis_cluster", "slot_migration"), ("agents/ledger", "agents/redis")
     ),
     "record batches": Group(
         _tests("integration", "record_batches*", "rebalances", "publisher", "services"),
-        ("agents/kafka/batches", "agents/kafka/producers.py", "agents/kafka/producers.py", "tests/services"),
+        ("agents/kafka/batches", "agents/kafka/producers.py", "tests/services"),
     ),
     "live clusterings": Group(
         (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from hatcast.agents.cli import keys, worker
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.device.run import DeviceOptions, open_device
-from hatcast.agents.worker.checks import Check, CheckState
-from hatcast.agents.worker.preflight import examine
+from hatcast.agents.doctor.checks import Check, CheckState
+from hatcast.agents.doctor.preflight import examine
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.reports import DayKey, parse_report_keys
 from hatcast.stream.hybrid.signatures import public_key

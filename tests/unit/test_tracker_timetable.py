@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hatcast.agents.worker.checks import Check, CheckState
-from hatcast.agents.worker.preflight import examine
+from hatcast.agents.doctor.checks import Check, CheckState
+from hatcast.agents.doctor.preflight import examine
 from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
 from hatcast.stream.records import EstimateRecord
 from hatcast.stream.records.fields import query_kind

@@ -10,12 +10,12 @@ import msgspec
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.doctor.checks import Check, CheckState, of_finding, ok, problem, warning
 from hatcast.agents.kafka.client import admin_client, broker_name
 from hatcast.agents.kafka.dump import DumpLine, lines_between
 from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topic_rules import TopicState, findings, telemetry_topic
 from hatcast.agents.kafka.topics import list_offsets, topic_range, topic_state
-from hatcast.agents.worker.checks import Check, CheckState, of_finding, ok, problem, warning
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.topic_sample import SAME_TIME_SHARE, TopicSample, best_partitioner, share
 from hatcast.stream.readings.formats import format_with

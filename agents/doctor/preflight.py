@@ -10,16 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka import registry_checks
-from hatcast.agents.kafka.aio import KafkaError
-from hatcast.agents.kafka.client import broker_name
-from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.topics import TopicReport, check_topics
-from hatcast.agents.redis.clients import primaries
-from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
-from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
-from hatcast.agents.timetable.speeds import timetable_of
-from hatcast.agents.worker.checks import (
+from hatcast.agents.doctor.checks import (
     NOTHING_ACCEPTED,
     Accepted,
     Check,
@@ -30,6 +21,15 @@ from hatcast.agents.worker.checks import (
     problem,
     warning,
 )
+from hatcast.agents.kafka import registry_checks
+from hatcast.agents.kafka.aio import KafkaError
+from hatcast.agents.kafka.client import broker_name
+from hatcast.agents.kafka.registry import PolicyRecord, Registry
+from hatcast.agents.kafka.topics import TopicReport, check_topics
+from hatcast.agents.redis.clients import primaries
+from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
+from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
+from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
