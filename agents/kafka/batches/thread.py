@@ -154,7 +154,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         if not started:
             return batches
         try:
-            fetched = await consumer.getmany(*started, max_records=capacity)
+            fetched = await consumer.getmany(*started, max_records=capacity)  # of chunks, not records: return_chunks
         except OffsetOutOfRangeError as error:
             for tp in error.args[0]:
                 self._lose(tp)
