@@ -81,7 +81,7 @@ class Family(Protocol):
 
     name: str  # such as `mean`
     claim: Claim  # read from the policy, not from the code under audit
-    # whether noise is requested alone and added later, so that `shifts` compares requests. Otherwise all that depends
+    # whether noise is requested alone and added later, so that `Shifts` compares requests. Otherwise all that depends
     # on data is a value that the noise is requested for, and `transcript.replayed` does
     is_alone: bool = False
     # releases are drawn for one of so many samples; 0: for none, as of whole days, since a bound is never above the

@@ -106,7 +106,7 @@ class RowCollector(ReadingFold[Reading]):
         taken, self._rows_by_date, self.pending, self._slot = self._rows_by_date, {}, 0, None
         if len(self.slots) > _SLOT_CACHE_SIZE:
             self.slots.clear()
-            self.days.clear()
+            self.periods.clear()
             self._minutes.clear()
         return taken
 

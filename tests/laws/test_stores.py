@@ -114,7 +114,7 @@ def state(fold: Fold) -> object:
         fold.watermark,
         {name: n for name, n in fold.outcomes.items() if n},
         totals(fold.slots.values()),
-        {date: [fold.limit.pack([user]) for user in day.users.values()] for date, day in fold.days.items()},
+        {date: [fold.limit.pack([user]) for user in day.users.values()] for date, day in fold.periods.items()},
         {
             key: {cell: {u: known.seen for u, known in hat.users.items()} for cell, hat in slot.hats.items()}
             for key, slot in fold.slots.items()
@@ -128,7 +128,7 @@ async def test_the_users_of_a_horizon_that_the_next_policy_cuts_short_are_delete
     policy = policy_of(name=name, lateness="48h", **LIMITS[1])
     fold = folds(policy)[0]
     apply(fold, [Sample(AT_HOME[0], NOON_MS, 0, 30.0)])
-    [horizon] = fold.days
+    [horizon] = fold.periods
 
     left = []
     async with Redis.from_url(redis_server.url) as redis:

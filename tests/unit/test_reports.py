@@ -163,7 +163,7 @@ def test_ticks_and_garbage_move_the_clock_and_open_nothing() -> None:
         "undecodable": 1,
         "late": 1,
     }
-    assert (fold.watermark, fold.slots, fold.days) == (OVER + 2, {}, {})
+    assert (fold.watermark, fold.slots, fold.periods) == (OVER + 2, {}, {})
 
 
 def test_a_device_has_so_many_hats_a_day() -> None:
@@ -199,7 +199,7 @@ def test_a_report_that_is_not_genuine_takes_nothing_from_its_device_and_opens_no
     forged = [sent(1, value=64.5), sent(1, cell=OTHER_CELL), sent(1, cell=h3.latlng_to_cell(21.4, 72.8, 7))]
     letters = fold.apply(NOW, [OVER] * 3, forged)
     assert letters == dict.fromkeys(range(3), "bad_signature")
-    assert (fold.slots, fold.days) == ({}, {})
+    assert (fold.slots, fold.periods) == ({}, {})
     assert fold.apply(NOW, [OVER] * 3, [*genuine, genuine[0]]) == {}
     assert {name: count for name, count in fold.outcomes.items() if count} == {
         "bad_signature": 3,
