@@ -1,8 +1,6 @@
 """`hatcast check`: describe a file, how its records are read, and which are left out. It publishes nothing."""
 
-import codecs
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from math import ceil
@@ -21,7 +19,7 @@ from hatcast.agents.recordings.files import open_recording, open_records
 from hatcast.agents.recordings.parquet import parquet_names
 from hatcast.stream.errors import HatcastError, RecordingError, SettingError
 from hatcast.stream.readings.formats import CSV, FORMATS, Columns, FormatChoice, first_members, header_line, is_header
-from hatcast.stream.readings.magic import container_of
+from hatcast.stream.readings.magic import container_of, encoding_of
 from hatcast.stream.readings.reading import (
     DEGREES_AN_HOUR,
     MISSING,
@@ -78,7 +76,7 @@ def _show_layout(file: Path, choice: FormatChoice) -> None:
     click.echo(f"format: {choice.name}" + (f", in {container}" if container else ""))
     columns = choice.columns or Columns()
     if head and not choice.name.startswith("gtfs-rt"):
-        encoding = columns.encoding or _encoding(head)
+        encoding = columns.encoding or encoding_of(head)
         click.echo(f"encoding: {encoding}")
         text = head.decode("latin-1" if encoding.startswith("not") else encoding, errors="replace")
         text = text.removeprefix("\ufeff")
@@ -132,17 +130,6 @@ def usual_interval(readings: Sequence[Reading]) -> float | None:
             times.setdefault(each.vehicle, set()).add(at)
     gaps = [later - at for of in times.values() for at, later in pairwise(sorted(of))]
     return median(gaps) / 1000 if gaps else None
-
-
-def _encoding(head: bytes) -> str:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if head.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
-    with suppress(UnicodeDecodeError):
-        if "\0" not in codecs.getincrementaldecoder("utf-8")().decode(head):  # it may be cut in a character
-            return "utf-8"
-    return "not UTF-8: latin-1 or cp1252, or no text"
 
 
 def _show(recording: Recording, zone: str | None, note: str) -> None:

@@ -1,6 +1,8 @@
 """Recognise file types by their first bytes: containers to unpack, and files that are not recordings."""
 
+import codecs
 import re
+from contextlib import suppress
 from typing import Final
 
 HEAD_BYTES: Final = 264
@@ -57,6 +59,23 @@ def container_of(head: bytes) -> str | None:
         if head.startswith(magic) and (name != "bzip2" or head[4:10] == _BZIP2_BLOCK):
             return name
     return None
+
+
+def is_utf16(head: bytes) -> bool:
+    """Return whether a text begins with the mark of UTF-16."""
+    return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def encoding_of(head: bytes) -> str:
+    """Return the encoding of a text by its first bytes; if it is not one of Unicode, what it may be."""
+    if is_utf16(head):
+        return "utf-16"
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    with suppress(UnicodeDecodeError):
+        if "\0" not in codecs.getincrementaldecoder("utf-8")().decode(head):  # it may be cut in a character
+            return "utf-8"
+    return "not UTF-8: latin-1 or cp1252, or no text"
 
 
 def foreign(head: bytes) -> tuple[str, str] | None:

@@ -4,7 +4,6 @@ To add a format: a module here, an entry below, a sample in tests/data/feeds and
 the steps. A decoder never raises on a record: it returns None for one that it cannot decode (outcome `undecodable`).
 """
 
-import codecs
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from hatcast.stream.readings.formats.interface import OUT_OF_SERVICE, arrival_ms
 from hatcast.stream.readings.formats.interface import Format as Format
 from hatcast.stream.readings.formats.interface import Recorded as Recorded
 from hatcast.stream.readings.formats.interface import Table as Table
+from hatcast.stream.readings.magic import is_utf16
 from hatcast.stream.readings.positions import DeriveSpeed as DeriveSpeed
 from hatcast.stream.readings.reading import Reading, ValueUnits, parse_time
 
@@ -215,7 +215,6 @@ class FormatChoice:
         return dated()
 
 
-_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MEMBER: Final = re.compile(r'"([^"\\]{1,64})"\s*:')
 
 
@@ -228,7 +227,7 @@ def format_of(head: bytes, path: str, columns: Columns | None = None, also: Sequ
     Raises RecordingError if its records are of several formats.
     """
     columns = columns or Columns()
-    encoding = columns.encoding or ("utf-16" if head.startswith(_UTF16) else None)
+    encoding = columns.encoding or ("utf-16" if is_utf16(head) else None)
     text = head.decode(encoding or "utf-8", errors="replace").removeprefix("\ufeff")
     is_json = text.lstrip().startswith(("{", "["))
     if is_json:
