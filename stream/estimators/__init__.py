@@ -1,4 +1,4 @@
-"""Estimators: private means of one HAT, one file each.
+"""Estimators: private means of one HAT, a file for each, and what they share.
 
 To add one: a file here, a name below, a row in docs/estimators.md. Law tests, oracle, benchmarks and the configuration
 read this table.
