@@ -196,15 +196,15 @@ def read_registry(settings: Settings, topic: str) -> Facts:
         return Facts.of(topic, values)
 
 
-# Speed limits that were requested for queries over days, in the registry: one a query and period.    [decisions/0014]
-#
-# A request and the answers' use of it are decided by the same record: whoever writes it first, an operator or a worker
-# that begins to answer, fixes the limit of all answers of the period.
 _REQUEST: Final = "request/"
 
 
 class LimitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Decision about one period. Stored under the key `request/POLICY/QUERY/FIRST_DATE`."""
+    """Speed limit of a query in one period, by request or without one. Its key is `request/POLICY/QUERY/FIRST_DATE`.
+
+    A request and the answers' use of it are decided by the same record: whoever writes it first, an operator or a
+    worker that begins to answer, fixes the limit of all answers of the period.    [decisions/0014]
+    """
 
     # milli-units above the value's lower bound; None: nothing was requested before the period's answers began
     speed_limit: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None

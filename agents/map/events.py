@@ -114,10 +114,6 @@ def event(name: str, data: bytes, position: str = "") -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (id_line.encode(), name.encode(), data)
 
 
-# Viewers of the event stream. A slow viewer is disconnected, not waited for: its page reconnects by itself.
-#
-# A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks, and what its connection buffers: see
-# agents/monitoring/server.py.
 MAX_QUEUED_CHUNKS: Final = 32  # six seconds, at one chunk every 200 ms at most
 MAX_VIEWERS: Final = 10_000
 
@@ -127,7 +123,11 @@ class Disconnected(Exception):
 
 
 class Viewer:
-    """One open event stream."""
+    """One open event stream. A slow viewer is disconnected, not waited for: its page reconnects by itself.
+
+    It costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks, and what its connection buffers: see
+    agents/monitoring/server.py.
+    """
 
     def __init__(self, kind: RecordKind | None = None) -> None:
         self.kind = kind  # of the records that it wants; None: every kind

@@ -23,12 +23,6 @@ from hatcast.stream.release.spending import Fineness, fineness_of
 
 log = structlog.get_logger()
 
-# Releases that `hats.budget` counts and that neither Redis nor the output topics have.
-#
-# A budget record counts the charged commits of its policy and date, also those of other release partitions that had not
-# been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if something
-# shows that a topic lost records, these may be releases that were published, and a second value would be drawn. A
-# recovery then refuses, before it adopts anything: so the next one finds what this one found.
 Decode = Callable[[Domain, OutputBatch], Contents]
 Day = tuple[str, str]  # policy name, local date
 
@@ -39,7 +33,13 @@ _FIX: Final = (
 
 
 class LostReleases:
-    """Looks for them at each recovery."""
+    """Looks, at each recovery, for releases that `hats.budget` counts and neither Redis nor the output topics have.
+
+    A budget record counts the charged commits of its policy and date, also those of other release partitions that had
+    not been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if
+    something shows that a topic lost records, these may be releases that were published, and a second value would be
+    drawn. A recovery then refuses, before it adopts anything: so the next one finds what this one found.
+    """
 
     def __init__(self, store: RecoveryStore, reader: OutputReader, decode: Decode) -> None:
         """Args: `decode`, decodes a batch of an output topic."""

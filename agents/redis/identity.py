@@ -17,13 +17,13 @@ from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 
-# The user key in Redis: the domain's key, and a copy beside the state of each partition folded under it.
-#
-# A Redis Cluster may lose the node of one of them and not the other. A key that hatcast generated is restored from any
-# copy; a key that the operator set is not stored, only its fingerprint.    [decisions/0026]
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A stored user key. `key` is None if the operator set it."""
+    """The user key as Redis has it: the domain's key, and a copy beside the state of each partition folded under it.
+
+    A Redis Cluster may lose the node of one of them and not the other. A key that hatcast generated is restored from
+    any copy; a key that the operator set is not stored (None), only its fingerprint.    [decisions/0026]
+    """
 
     fingerprint: str
     key: bytes | None = None
