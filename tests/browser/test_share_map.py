@@ -157,7 +157,7 @@ def test_a_link_to_the_latest_hour_stays_there_when_another_is_published(
 @pytest.mark.parametrize(
     ("query", "notice"),
     [
-        ("policy=gone", "There is nothing of the policy gone; this is the map's default."),
+        ("policy=gone", "There is nothing of the policy gone yet; this is the map's default."),
         ("policy=a/b", "policy: not a policy's name."),
         ("hour=noon", "hour: write the local start of an hour, such as 2022-01-02T09:00."),
         ("hour=2021-01-02T09:00", "The hour 2021-01-02 09:00 is not stored; this is the latest."),
@@ -178,9 +178,28 @@ def test_a_bad_value_gets_a_notice_and_the_page_shows_what_it_would_without_it(
     expect(page.locator("#remark span")).to_contain_text(notice)
     expect(page.locator("#slot-title")).to_have_text("Mon 3 Jan 2022, 08:00–09:00")
     expect(page.locator("#policy")).to_have_value("city")
-    page.wait_for_url(url)
+    page.wait_for_url(f"{url}?{query}" if query == "policy=gone" else url)
     if query == "policy=gone":
         picture(page, "address-notice")
     page.get_by_role("button", name="Close this notice").click()
     expect(page.locator("#remark")).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_a_display_that_is_opened_before_its_policy_has_a_release_changes_to_it_at_the_first(
+    two_policies: Day, open_page: OpenPage
+) -> None:
+    url, later = two_policies.url, "later"
+    waiting, chooser = (open_page(f"{url}?policy={later}", within=url) for _ in range(2))
+    for page in (waiting, chooser):
+        expect(page.locator("#remark span")).to_contain_text(f"There is nothing of the policy {later} yet")
+        expect(page.locator("#policy")).to_have_value("city")
+    chooser.select_option("#policy", NEXT)
+    chooser.wait_for_url(f"**/?policy={NEXT}")
+    two_policies.publish([release(7, hexagons()[0], "37.330", policy=later)])
+    expect(waiting.locator("#policy")).to_have_value(later)
+    expect(waiting.locator("#slot-title")).to_have_text("Sun 2 Jan 2022, 16:00–17:00")
+    expect(waiting.locator("#remark")).to_be_hidden()
+    assert chosen(waiting) == {"policy": later}
+    expect(chooser.locator(f"#policy option[value={later}]")).to_have_count(1)
+    expect(chooser.locator("#policy")).to_have_value(NEXT)

@@ -32,6 +32,7 @@ export class Address {
   #model;
   #source;
   #wanted; // until it is applied
+  #awaited = null; // the policy of the address, until it has a release: a display may be opened before
   #writtenAt = 0;
   #timer = 0;
 
@@ -42,8 +43,19 @@ export class Address {
   }
 
   draw() {
+    if (this.#awaited !== null) this.#await();
     if (this.#wanted !== null && this.#model.connection === "live") this.#apply();
     if (this.#wanted === null) this.#writeSoon();
+  }
+
+  // Until the reader chooses another policy.
+  #await() {
+    const policy = this.#awaited;
+    const isChosen = this.#source.policy === null && this.#model.policies.includes(policy);
+    if (isChosen || this.#source.policy !== null) this.#awaited = null;
+    if (!isChosen) return;
+    notify([]);
+    this.#source.change(policy);
   }
 
   // Once the stored hours are known.
@@ -51,8 +63,9 @@ export class Address {
     const { policy, hour, cell, show, window, problems } = this.#wanted;
     const model = this.#model;
     if (policy !== null && !model.policies.includes(policy)) {
-      problems.push(say`There is nothing of the policy ${policy}; this is the map's default.`);
+      problems.push(say`There is nothing of the policy ${policy} yet; this is the map's default.`);
       this.#wanted = { ...this.#wanted, policy: null };
+      this.#awaited = policy;
       model.setConnection("connecting");
       this.#source.change(null);
       return;
@@ -83,7 +96,7 @@ export class Address {
   #write() {
     const { following, slot, selected, chosen, chosenWindow: window } = this.#model;
     const url = new URL(location.href);
-    const chosenOnes = { policy: this.#source.policy, hour: following ? null : slot, cell: selected, show: chosen, window };
+    const chosenOnes = { policy: this.#source.policy ?? this.#awaited, hour: following ? null : slot, cell: selected, show: chosen, window };
     for (const [name, value] of Object.entries(chosenOnes)) {
       if (value === null) url.searchParams.delete(name);
       else url.searchParams.set(name, value);

@@ -70,7 +70,7 @@ export const GERMAN = {
   "not an H3 cell, such as 87608b0d2ffffff": "keine H3-Zelle, etwa 87608b0d2ffffff",
   "write one of {1}": "schreiben Sie eines von {1}",
   "not the name of a running mean": "kein Name eines gleitenden Mittels",
-  "There is nothing of the policy {1}; this is the map's default.": "Von der Policy {1} gibt es nichts; das ist die Voreinstellung der Karte.",
+  "There is nothing of the policy {1} yet; this is the map's default.": "Von der Policy {1} gibt es noch nichts; das ist die Voreinstellung der Karte.",
   "There are no running means.": "Es gibt keine gleitenden Mittel.",
   "There is no running mean {1}.": "Es gibt kein gleitendes Mittel {1}.",
   "This policy is not a continual one.": "Diese Policy hat keine fortlaufenden Mittel.",
