@@ -1,16 +1,14 @@
 """Which files of tests a run of all leaves out, so that it takes less time.    [docs/decisions/0009]
 
-Every file runs each time, unless a group below has it. Such a group takes long and looks at one part of the product: it
-runs whole if that part, the group's own files or the locked libraries have changed since the base commit. Otherwise a
-sixth of it runs, another one for each commit, so six commits in a row run all of it, whatever the base commit was. Of a
-long test with many cases the cases take turns, so some of them run each time.
+Every file runs each time, unless a group below has it. Such a group takes long and looks at one part of the product: a
+sixth of it runs, another one for each commit, so six commits in a row run all of it. What has changed since the base
+commit runs whatever the turn. Of a long test with many cases the cases take turns, so some of them run each time.
 A run that names files, folders, `-k` or `-m` leaves nothing out; nor does `scripts/test --all`.
 """
 
 import os
 import subprocess
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -21,42 +19,10 @@ from tests.services.data import ROOT
 
 SHARES: Final = 6
 _BASE: Final = "HATCAST_TEST_BASE"
-_EVERYTHING: Final = ("pyproject.toml", "uv.lock", "tests/services/rotation.py")  # what all groups depend on
-
-
-@dataclass(frozen=True)
-class Group:
-    """Files of tests, and files and folders that they are about; both by pattern.
-
-    cases   tests whose cases take turns, as `file::name`; their files run each time
-    """
-
-    tests: tuple[str, ...]
-    about: tuple[str, ...]
-    cases: tuple[str, ...] = ()
-
-    def files(self) -> list[str]:
-        """Its files of tests, in the order of their names."""
-        return sorted({file for pattern in self.tests for file in _found(f"tests/{pattern}")})
-
-    def is_touched(self, changed: Collection[str]) -> bool:
-        """Whether one of the changed files is the group's own, or below what it is about."""
-        own = {*self.files(), *(case.partition("::")[0] for case in self.cases)}
-        about = {file for pattern in self.about for file in _found(pattern)}
-        return any(file in own or about & {file, *map(str, Path(file).parents)} for file in changed)
-
-
-@cache
-def _found(pattern: str) -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)]
 
 
 def _tests(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{folder}/test_{name}.py" for name in names)
-
-
-def _commands(*names: str) -> tuple[str, ...]:
-    return tuple(f"agents/cli/{name}.py" for name in names)
 
 
 _LAWS: Final = "tests/laws"
@@ -69,229 +35,108 @@ _GOES_BACK: Final = (
 )
 _KILLED: Final = "test_after_a_kill_9_in_the_middle_the_contributions_equal_batch_hat_by_hat"
 
-# What they find is no promise of the product, or is found by a shorter test beside them, which runs each time.
+# Name of a group -> its files, by pattern. What they find is no promise of the product, or is found by a shorter test
+# beside them, which runs each time.
 GROUPS: Final = {
-    "cases of the ledger": Group(
-        (),
-        ("agents/ledger", "agents/redis", "stream/fold", "stream/ledger", "tests/laws/script_stage.py"),
-        (f"{_LAWS}/test_scripts.py::test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key",),
+    "laboratory": (
+        *_tests("unit", "api_plan*", "audit_command", "cluster_command", "evaluate*", "plan*"),
+        *_tests("unit", "survey_command", "survey_figures"),
     ),
-    "cases of mechanisms": Group(
-        (),
-        ("lab/audit", "stream/continual", "stream/estimators", "stream/mechanisms"),
-        (
-            f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
-            f"{_LAWS}/test_estimators.py::test_a_million_users_take_under_400_bytes_each",
-            f"{_LAWS}/test_private_selections.py::{_SELECTED}",
-            f"{_LAWS}/test_withhold_release.py::test_the_parts_of_epsilon_are_together_at_most_epsilon",
-        ),
+    "chart and compose": (*_tests("unit", "chart*", "compose"), *_tests("integration", "chart_rights")),
+    "documentation that is executed": _tests(
+        "unit", "docs_batch", "docs_continual", "docs_python", "docs_site", "docs_tutorial"
     ),
-    "copies of a living Redis": Group(
-        (), ("agents/recovery", "agents/redis", "tests/faults"), (f"tests/faults/test_rollbacks.py::{_GOES_BACK}",)
+    "long statistics": (
+        *_tests("statistics", "alarms", "capped_ratio", "continual_choice", "continual_trees", "intervals"),
+        *_tests("statistics", "kmeans", "prior_scale", "running_means", "smoothed_releases"),
+        *_tests("statistics", "tracker_accuracy", "trends"),
     ),
-    "fuzz of inputs": Group(
-        (),
-        ("agents/map", "agents/recordings", "agents/sources", "stream/readings", "stream/records", "tests/fuzz"),
-        (f"tests/fuzz/test_fuzz.py::{_FUZZED}",),
+    "storms of further kinds": _tests("faults", "storm_kinds"),
+    "the checker of storms": _tests("faults", "check*", "contradictions", "mutants", "proxy"),
+    "demo": (*_tests("integration", "demo*"), *_tests("browser", "hybrid_demo_map")),
+    "page of the map": (
+        *_tests("browser", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map"),
+        *_tests("browser", "estimates_map", "other_pages", "phone_map", "share_map", "sizes_map", "stale_map"),
+        *_tests("browser", "surroundings_map", "uncertainty_map", "value_map"),
     ),
-    "mutants of a tracker's steps": Group(
-        (), ("agents/release", "stream/release", "stream/tracker", "tests/faults"), (f"{_STEPS}::{_SEEN}",)
+    "feeds, bridges and devices": (
+        *_tests("integration", "bridge_*", "codecs", "derived_speeds", "device*", "feed*", "hybrid_ticks"),
+        *_tests("integration", "mixed_sizes", "record_and_replay", "report_pipeline", "signed_reports"),
     ),
-    "laboratory": Group(
-        (
-            *_tests("unit", "api_plan*", "audit_command", "cluster_command", "evaluate*", "plan*"),
-            *_tests("unit", "survey_command", "survey_figures"),
-        ),
-        (
-            "lab",
-            "agents/cluster",
-            *_commands("cluster*"),
-            "tests/unit/surveyed.py",
-        ),
+    "readers of outputs": (
+        *_tests("integration", "api", "consume*", "display", "dump", "export", "garbage", "metrics"),
+        *_tests("integration", "reading_map"),
     ),
-    "chart and compose": Group(
-        (*_tests("unit", "chart*", "compose"), *_tests("integration", "chart_rights")),
-        (
-            "ops/helm",
-            "tools/chart*.py",
-            "tools/helm.py",
-            "docker-compose.yml",
-            "tests/charts.py",
-            "tests/integration/chart_city.py",
-        ),
+    "operation": (
+        *_tests("integration", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
+        *_tests("integration", "slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
+        *_tests("faults", "outage"),
     ),
-    "documentation that is executed": Group(
-        _tests("unit", "docs_batch", "docs_continual", "docs_python", "docs_site", "docs_tutorial"),
-        (
-            *(f"docs/{page}.md" for page in ("batch", "continual", "notebook", "python", "tutorial")),
-            "agents/api",
-            "agents/batch",
-            "mkdocs.yml",
-            "scripts/docs",
-            "tools/notebook.py",
-            "tools/python_reference.py",
-        ),
+    "privileges": _tests("integration", "access"),
+    "command line": _tests("unit", "cli_output", "columns_command", "output_files", "single_value_commands"),
+    "input of workers": _tests(
+        "integration", "clock", "ingest", "private_list", "registry", "time_zone_data", "user_key"
     ),
-    "long statistics": Group(
-        (
-            *_tests("statistics", "alarms", "capped_ratio", "continual_choice", "continual_trees", "intervals"),
-            *_tests("statistics", "kmeans", "prior_scale", "running_means", "smoothed_releases"),
-            *_tests("statistics", "tracker_accuracy", "trends"),
-        ),
-        (
-            "stream/continual",
-            "stream/estimators",
-            "stream/kmeans",
-            "stream/running",
-            "stream/tracker",
-            "bench/alarms.py",
-            "docs/choosing.md",
-            "lab/days.py",
-            "lab/evaluate",
-            "lab/plan",
-            "tests/statistics/five_days.py",
-        ),
+    "estimates": _tests("integration", "estimates", "running_snapshot"),
+    "queries, values and running sums": _tests(
+        "integration", "continual", "queries_apart", "requested_limits", "single_value", "tracker", "values"
     ),
-    "storms of further kinds": Group(_tests("faults", "storm_kinds"), ("tests/faults/compaction.py",)),
-    "the checker of storms": Group(
-        _tests("faults", "check*", "contradictions", "mutants", "proxy"), ("tests/faults", "tests/mutants")
+    "recoveries in pairs": (
+        *_tests("integration", "compacted", "done_again", "gap", "hybrid_rollback", "lost_outputs", "queries_lost"),
+        *_tests("integration", "recovered_beside_others", "republish", "sealed_rollbacks", "succession"),
+        *_tests("integration", "topic_made_again"),
     ),
-    "demo": Group(
-        (*_tests("integration", "demo*"), *_tests("browser", "hybrid_demo_map")),
-        ("agents/demo", *_commands("demo"), "tests/integration/demonstrating.py", "tests/browser/demo.py"),
+    "Redis in parts": _tests("integration", "full_redis", "redis_cluster", "slot_migration"),
+    "record batches": _tests("integration", "record_batches*", "rebalances", "publisher", "services"),
+    "live clusterings": (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
+    "audit and survey": (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),
+    "recordings whole": (
+        *_tests("unit", "batch_queries_capmetro", "batch_tracker", "derived_capmetro", "feed_capmetro"),
+        *_tests("unit", "feed_itms", "first_file", "fold_garbage", "goldens", "replay_plan"),
     ),
-    "page of the map": Group(
-        (
-            *_tests("browser", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map"),
-            *_tests("browser", "estimates_map", "other_pages", "phone_map", "share_map", "sizes_map", "stale_map"),
-            *_tests("browser", "surroundings_map", "uncertainty_map", "value_map"),
-        ),
-        ("agents/map", "agents/timetable", "tests/browser"),
-        ("tests/browser/test_map.py::test_axe_finds_nothing_serious",),
-    ),
-    "feeds, bridges and devices": Group(
-        (
-            *_tests("integration", "bridge_*", "codecs", "derived_speeds", "device*", "feed*", "hybrid_ticks"),
-            *_tests("integration", "mixed_sizes", "record_and_replay", "report_pipeline", "signed_reports"),
-        ),
-        ("agents/sources", "agents/device", *_commands("feed*"), "stream/replay", "tests/integration/bridging.py"),
-    ),
-    "readers of outputs": Group(
-        (
-            *_tests("integration", "api", "consume*", "display", "dump", "export", "garbage", "metrics"),
-            *_tests("integration", "reading_map"),
-        ),
-        (
-            "agents/export",
-            "agents/monitoring",
-            "agents/kafka/dump.py",
-            *_commands("display", "dump", "export", "tail"),
-        ),
-    ),
-    "operation": Group(
-        (
-            *_tests("integration", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
-            *_tests("integration", "slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
-            *_tests("faults", "outage"),
-        ),
-        (
-            "agents/config",
-            "agents/doctor",
-            "agents/kafka/topics.py",
-            "agents/kafka/topic_rules.py",
-            *(f"agents/worker/{name}.py" for name in ("source", "drain", "readiness")),
-            *_commands("acls", "doctor", "status"),
-            "tests/faults/outage.py",
-        ),
-    ),
-    "privileges": Group(  # whatever sends another command to Redis or Kafka may need one more, or one less
-        _tests("integration", "access"),
-        (
-            *("agents/cluster", "agents/kafka", "agents/ledger", "agents/recovery", "agents/redis", "stream/ledger"),
-            *("agents/config", "tests/integration/guarded.py", "tests/integration/city_roles.py"),
-            *_commands("acls", "cluster_live", "doctor", "status"),
-        ),
-    ),
-    "command line": Group(
-        _tests("unit", "cli_output", "columns_command", "output_files", "single_value_commands"),
-        ("agents/cli", "agents/batch", "agents/tables"),
-    ),
-    "input of workers": Group(
-        _tests("integration", "clock", "ingest", "private_list", "registry", "time_zone_data", "user_key"),
-        ("agents/worker", "agents/kafka/registry*.py", "agents/redis", "stream/fold", "stream/readings"),
-    ),
-    "estimates": Group(
-        _tests("integration", "estimates", "running_snapshot"),
-        ("agents/release/estimate*.py", "agents/redis/estimates.py", "stream/running", "stream/tracker"),
-    ),
-    "queries, values and running sums": Group(
-        _tests("integration", "continual", "queries_apart", "requested_limits", "single_value", "tracker", "values"),
-        ("agents/redis", "agents/release", "stream/continual", "stream/queries.py", "stream/release", "stream/tracker"),
-    ),
-    "recoveries in pairs": Group(
-        (
-            *_tests("integration", "compacted", "done_again", "gap", "hybrid_rollback", "lost_outputs", "queries_lost"),
-            *_tests("integration", "recovered_beside_others", "republish", "sealed_rollbacks", "succession"),
-            *_tests("integration", "topic_made_again"),
-        ),
-        (
-            "agents/ledger",
-            "agents/recovery",
-            "agents/redis",
-            "agents/release/sealing.py",
-            "agents/worker",
-            "stream/ledger",
-        ),
-    ),
-    "Redis in parts": Group(
-        _tests("integration", "full_redis", "redis_cluster", "slot_migration"), ("agents/ledger", "agents/redis")
-    ),
-    "record batches": Group(
-        _tests("integration", "record_batches*", "rebalances", "publisher", "services"),
-        ("agents/kafka/batches", "agents/kafka/producers.py", "tests/services"),
-    ),
-    "live clusterings": Group(
-        (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
-        ("agents/cluster", "agents/redis/policy_state.py", "agents/device/clusterings.py", "stream/kmeans"),
-    ),
-    "audit and survey": Group(
-        (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),
-        ("lab/audit", "lab/survey"),
-    ),
-    "recordings whole": Group(
-        (
-            *_tests("unit", "batch_queries_capmetro", "batch_tracker", "derived_capmetro", "feed_capmetro"),
-            *_tests("unit", "feed_itms", "first_file", "fold_garbage", "goldens", "replay_plan"),
-        ),
-        ("agents/batch", "agents/recordings", "stream/fold", "stream/readings", "tests/data"),
-        (f"tests/integration/test_pipeline.py::{_KILLED}",),
-    ),
-    "package and alerts": Group(
-        _tests("unit", "api_package", "extras", "faust_pins", "ops", "supply_chain"),
-        ("agents/api/__init__.py", "ops", "tools"),
-    ),
+    "package and alerts": _tests("unit", "api_package", "extras", "faust_pins", "ops", "supply_chain"),
 }
+
+# Tests whose cases take turns, as `file::name`; their files run each time.
+CASES: Final = (
+    f"{_LAWS}/test_scripts.py::test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key",
+    f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
+    f"{_LAWS}/test_estimators.py::test_a_million_users_take_under_400_bytes_each",
+    f"{_LAWS}/test_private_selections.py::{_SELECTED}",
+    f"{_LAWS}/test_withhold_release.py::test_the_parts_of_epsilon_are_together_at_most_epsilon",
+    f"tests/faults/test_rollbacks.py::{_GOES_BACK}",
+    f"tests/fuzz/test_fuzz.py::{_FUZZED}",
+    f"{_STEPS}::{_SEEN}",
+    "tests/browser/test_map.py::test_axe_finds_nothing_serious",
+    f"tests/integration/test_pipeline.py::{_KILLED}",
+)
+
+
+@cache
+def files_of(group: str) -> list[str]:
+    """The files of a group, in the order of their names."""
+    found = {path for pattern in GROUPS[group] for path in (ROOT / "tests").glob(pattern)}
+    return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
 def left_out(changed: Collection[str] | None, number: int) -> dict[str, list[str]]:
     """Group -> its files that the commit of this number leaves out; `changed` is None if nobody knows."""
-    if changed is None or any(file in changed for file in _EVERYTHING):
+    if changed is None:
         return {}
     # Numbered through all groups, so that the shares are equal.
-    every = [(name, file) for name, group in GROUPS.items() for file in group.files()]
+    every = [(group, file) for group in GROUPS for file in files_of(group)]
     out = {
-        name: [file for at, (of, file) in enumerate(every) if of == name and (at - number) % SHARES]
-        for name, group in GROUPS.items()
-        if not group.is_touched(changed)
+        group: [f for at, (of, f) in enumerate(every) if of == group and (at - number) % SHARES and f not in changed]
+        for group in GROUPS
     }
     return {name: files for name, files in out.items() if files}
 
 
 def in_turns(changed: Collection[str] | None) -> list[str]:
     """Return the tests, as `file::name`, of which a share of the cases runs."""
-    if changed is None or any(file in changed for file in _EVERYTHING):
+    if changed is None:
         return []
-    return [case for group in GROUPS.values() if not group.is_touched(changed) for case in group.cases]
+    return [case for case in CASES if case.partition("::")[0] not in changed]
 
 
 def cases_left_out(cases: Collection[str], tests: Collection[str], number: int) -> set[str]:
@@ -376,10 +221,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     base = config.option.base[:12]
     terminalreporter.write_line(
-        f"left out, as nothing that they are about has changed since {base} (scripts/test --all runs all):"
+        f"left out, as it is not their turn and they are as at {base} (scripts/test --all runs all):"
     )
     for name, files in left.items():
         short = ", ".join(Path(file).stem.removeprefix("test_") for file in files)
-        terminalreporter.write_line(f"  {name}: {len(files)} of {len(GROUPS[name].files())} files: {short}")
+        terminalreporter.write_line(f"  {name}: {len(files)} of {len(files_of(name))} files: {short}")
     for test in config.option.in_turns:
         terminalreporter.write_line(f"  a sixth of the cases run: {test.partition('::')[2].removeprefix('test_')}")

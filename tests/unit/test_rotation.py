@@ -1,4 +1,4 @@
-"""Which files of tests a run of all leaves out: never one for good, and none that looks at what has changed.
+"""Which files of tests a run of all leaves out: never one for good, and none that has changed.
 How the files of tests are spread over processes. What each of them breaks is its own: tests/services/fixtures.py.
 The recorded input that tests stand on.
 """
@@ -18,20 +18,20 @@ from tests.services import data, rotation
 from tests.services.absent import absence_skips, find_git
 from tests.services.data import ROOT
 from tests.services.rotation import (
+    CASES,
     GROUPS,
     SHARES,
-    Group,
     base_commit,
     cases_left_out,
     changed_since,
     commit_number,
+    files_of,
     in_turns,
     left_out,
 )
 from tests.services.side_by_side import AT_ONCE, WAITING, is_superfluous, next_file, waits
 
 EVERY: Final = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-every_group = pytest.mark.parametrize("name", GROUPS)
 
 
 def out(changed: set[str] | None, number: int) -> list[str]:
@@ -58,7 +58,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_file_of_tests_is_in_one_group_or_runs_each_time() -> None:
-    rotating = [file for group in GROUPS.values() for file in group.files()]
+    rotating = [file for group in GROUPS for file in files_of(group)]
     assert len(rotating) == len(set(rotating)), "a file is in two groups"
     assert set(rotating) < EVERY
     for number in range(SHARES):
@@ -66,7 +66,7 @@ def test_every_file_of_tests_is_in_one_group_or_runs_each_time() -> None:
 
 
 def test_six_commits_in_a_row_run_every_file_and_each_runs_a_sixth_of_the_groups() -> None:
-    rotating = {file for group in GROUPS.values() for file in group.files()}
+    rotating = {file for group in GROUPS for file in files_of(group)}
     for number in (0, 1, 1000):
         shares = [rotating - set(out(set(), number + at)) for at in range(SHARES)]
         assert set().union(*shares) == rotating
@@ -74,28 +74,26 @@ def test_six_commits_in_a_row_run_every_file_and_each_runs_a_sixth_of_the_groups
         assert max(map(len, shares)) <= len(rotating) / SHARES + 1
 
 
-@every_group
+@pytest.mark.parametrize("name", GROUPS)
 def test_every_pattern_of_a_group_finds_something(name: str) -> None:
-    group = GROUPS[name]
-    assert [each for each in group.tests if not [*(ROOT / "tests").glob(each)]] == []
-    assert [each for each in group.about if not [*ROOT.glob(each)]] == []
-    for test in group.cases:
-        file, _, function = test.partition("::")
-        assert f"def {function}(" in (ROOT / file).read_text(), test
-        assert not any(file in other.files() for other in GROUPS.values()), "its file is left out as a whole"
+    assert [each for each in GROUPS[name] if not [*(ROOT / "tests").glob(each)]] == []
 
 
-@every_group
-def test_a_group_runs_whole_if_its_part_or_one_of_its_own_files_has_changed(name: str) -> None:
-    group = GROUPS[name]
-    parts = [next(iter(ROOT.glob(pattern))) for pattern in group.about]
-    inside = [part / "any" / "file.py" if part.is_dir() else part for part in parts]
-    own = [*group.files(), *(test.partition("::")[0] for test in group.cases)]
-    for file in [*(path.relative_to(ROOT).as_posix() for path in inside), own[0]]:
-        assert not {*group.cases} & {*in_turns({file})}, file
+@pytest.mark.parametrize("test", CASES)
+def test_a_test_whose_cases_take_turns_is_there_and_its_file_runs_each_time(test: str) -> None:
+    file, _, function = test.partition("::")
+    assert f"def {function}(" in (ROOT / file).read_text()
+    assert not any(file in files_of(group) for group in GROUPS)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_file_that_has_changed_runs_whatever_the_turn_and_with_all_its_cases(name: str) -> None:
+    for file in files_of(name):
         for number in range(SHARES):
-            assert name not in left_out({file}, number), file
-            assert len(left_out({file}, number)) > len(left_out(set(), number)) / 2, "others are left out all the same"
+            assert {*out(set(), number)} - {*out({file}, number)} <= {file}
+            assert file not in out({file}, number)
+    for test in CASES:
+        assert {*CASES} - {*in_turns({test.partition("::")[0]})} >= {test}
 
 
 def test_six_commits_in_a_row_run_each_case_of_a_test_whose_cases_take_turns_and_all_of_others() -> None:
@@ -109,15 +107,8 @@ def test_six_commits_in_a_row_run_each_case_of_a_test_whose_cases_take_turns_and
     assert cases_left_out(long, [], 0) == set()
 
 
-@pytest.mark.parametrize("changed", [None, {"uv.lock"}, {"README.md", "tests/services/rotation.py"}])
-def test_everything_runs_if_what_has_changed_is_unknown_or_concerns_all(changed: set[str] | None) -> None:
-    assert left_out(changed, 0) == {}
-
-
-def test_a_change_beside_a_part_is_none_of_it() -> None:
-    group = Group((), ("lab",))
-    assert group.is_touched({"lab/days.py"})
-    assert not group.is_touched({"laboratory.py", "README.md"})
+def test_everything_runs_if_nobody_knows_what_has_changed() -> None:
+    assert (left_out(None, 0), in_turns(None)) == ({}, [])
 
 
 def test_what_has_changed_is_in_a_commit_or_in_none_yet(repository: Path) -> None:
