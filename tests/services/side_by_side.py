@@ -6,6 +6,7 @@ breaks them meets only the tests of its own process, before it or after it.    [
 
 import os
 from collections.abc import Collection
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -44,9 +45,10 @@ class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist shi
 
     def _reschedule(self, node: WorkerController) -> None:
         """Give a process that is nearly done its next file, or end it."""
-        others = sum(self._computes(each) for each in self.nodes if each is not node)
-        if is_superfluous(self.workqueue, others) and self._pending_of(self.assigned_work[node]) <= 2:
-            node.shutdown()  # behind its last tests
+        if self._pending_of(self.assigned_work[node]) <= 2:  # asked first: this is called after each test
+            others = sum(self._computes(each) for each in self.nodes if each is not node)
+            if is_superfluous(self.workqueue, others):
+                node.shutdown()  # behind its last tests
         super()._reschedule(node)
 
     def _computes(self, node: WorkerController) -> bool:
@@ -71,6 +73,7 @@ def waits(file: str) -> bool:
     return _turn(file) < len(WAITING)
 
 
+@cache  # asked of every file that is left, after each test
 def _turn(file: str) -> int:
     """The place of a file among those that wait; files that compute come after all of them."""
     places = (turn for turn, place in enumerate(WAITING) if PurePosixPath(file).is_relative_to(place))
