@@ -47,24 +47,22 @@ GROUPS: Final = {
         "unit", "docs_batch", "docs_continual", "docs_python", "docs_site", "docs_tutorial"
     ),
     "long statistics": (
-        *_tests("statistics", "alarms", "capped_ratio", "continual_choice", "continual_trees", "intervals"),
-        *_tests("statistics", "kmeans", "prior_scale", "running_means", "smoothed_releases"),
-        *_tests("statistics", "tracker_accuracy", "trends"),
+        *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "intervals", "kmeans"),
+        *_tests("statistics", "running_means", "smoothed_releases", "trends"),
     ),
-    "storms of further kinds": _tests("faults", "storm_kinds"),
-    "the checker of storms": _tests("faults", "check*", "contradictions", "mutants", "proxy"),
-    "demo": (*_tests("integration", "demo*"), *_tests("browser", "hybrid_demo_map")),
+    "the checker of storms": _tests("faults", "check*", "contradictions", "proxy"),
+    "demo": (*_tests("integration", "demo_queries"), *_tests("browser", "hybrid_demo_map")),
     "page of the map": (
         *_tests("browser", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map"),
         *_tests("browser", "estimates_map", "other_pages", "phone_map", "share_map", "sizes_map", "stale_map"),
         *_tests("browser", "surroundings_map", "uncertainty_map", "value_map"),
     ),
     "feeds, bridges and devices": (
-        *_tests("integration", "bridge_*", "codecs", "derived_speeds", "device*", "feed*", "hybrid_ticks"),
+        *_tests("integration", "bridge_*", "codecs", "derived_speeds", "device*", "hybrid_ticks"),
         *_tests("integration", "mixed_sizes", "record_and_replay", "report_pipeline", "signed_reports"),
     ),
     "readers of outputs": (
-        *_tests("integration", "api", "consume*", "display", "dump", "export", "garbage", "metrics"),
+        *_tests("integration", "api", "consume*", "dump", "export", "garbage", "metrics"),
         *_tests("integration", "reading_map"),
     ),
     "operation": (
@@ -74,9 +72,7 @@ GROUPS: Final = {
     ),
     "privileges": _tests("integration", "access"),
     "command line": _tests("unit", "cli_output", "columns_command", "output_files", "single_value_commands"),
-    "input of workers": _tests(
-        "integration", "clock", "ingest", "private_list", "registry", "time_zone_data", "user_key"
-    ),
+    "input of workers": _tests("integration", "ingest", "private_list", "registry", "time_zone_data", "user_key"),
     "estimates": _tests("integration", "estimates", "running_snapshot"),
     "queries, values and running sums": _tests(
         "integration", "continual", "queries_apart", "requested_limits", "single_value", "tracker", "values"
@@ -87,8 +83,8 @@ GROUPS: Final = {
         *_tests("integration", "topic_made_again"),
     ),
     "Redis in parts": _tests("integration", "full_redis", "redis_cluster", "slot_migration"),
-    "record batches": _tests("integration", "record_batches*", "rebalances", "publisher", "services"),
-    "live clusterings": (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
+    "record batches": _tests("integration", "record_batches*", "publisher", "services"),
+    "live clusterings": _tests("laws", "device_clusterings"),
     "audit and survey": (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),
     "recordings whole": (
         *_tests("unit", "batch_queries_capmetro", "batch_tracker", "derived_capmetro", "feed_capmetro"),
@@ -97,8 +93,13 @@ GROUPS: Final = {
     "package and alerts": _tests("unit", "api_package", "extras", "faust_pins", "ops", "supply_chain"),
 }
 
-# Tests whose cases take turns, as `file::name`; their files run each time.
+# Tests, as `file::name`, and whole files, whose cases take turns; their files run each time. They are long and have no
+# set-up in common, so a sixth of them lasts as long at each commit.
 CASES: Final = (
+    *(f"tests/{file}" for file in _tests("faults", "mutants", "storm_kinds")),
+    *(f"tests/{file}" for file in _tests("integration", "clock", "cluster_live", "demo", "demo_hybrid", "display")),
+    *(f"tests/{file}" for file in _tests("integration", "feed", "rebalances")),
+    *(f"tests/{file}" for file in _tests("statistics", "alarms", "prior_scale", "tracker_accuracy")),
     f"{_LAWS}/test_scripts.py::test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key",
     f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
     f"{_LAWS}/test_estimators.py::test_a_million_users_take_under_400_bytes_each",
@@ -140,9 +141,9 @@ def in_turns(changed: Collection[str] | None) -> list[str]:
 
 
 def cases_left_out(cases: Collection[str], tests: Collection[str], number: int) -> set[str]:
-    """Return the cases that the commit of this number leaves out, of these tests; all by their ids."""
-    of_test = {test: sorted(case for case in cases if case.partition("[")[0] == test) for test in tests}
-    return {case for ids in of_test.values() for at, case in enumerate(ids) if (at - number) % SHARES}
+    """Return the cases that the commit of this number leaves out, of these tests and files; all by their ids."""
+    own = [case for case in cases if case.partition("[")[0] in tests or case.partition("::")[0] in tests]
+    return {case for at, case in enumerate(sorted(own)) if (at - number) % SHARES}
 
 
 def changed_since(base: str | None) -> set[str] | None:
@@ -226,5 +227,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for name, files in left.items():
         short = ", ".join(Path(file).stem.removeprefix("test_") for file in files)
         terminalreporter.write_line(f"  {name}: {len(files)} of {len(files_of(name))} files: {short}")
-    for test in config.option.in_turns:
-        terminalreporter.write_line(f"  a sixth of the cases run: {test.partition('::')[2].removeprefix('test_')}")
+    names = ", ".join(test.rpartition("test_")[2].removesuffix(".py") for test in config.option.in_turns)
+    terminalreporter.write_line(f"  cases: five of six of {names}")
