@@ -129,7 +129,7 @@ class LedgerRecovery:
         return True
 
     async def confirm(self, sending: Iterable[int] = ()) -> None:
-        """Check before a commit, before a send and after it that Redis has not gone back.
+        """Check before a commit, before a send and after its mark that Redis has not gone back.
 
         A record that is sent must be in the ledger, together with all records that others have sent. Raises Behind if
         Redis went back, after a recovery has begun, or if another worker owns one of our release partitions;

@@ -35,7 +35,11 @@ class Resender:
         self._partitions = partitions
 
     async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
-        """Send unpublished records of these dates and release partitions. Raises ProducerGone and KafkaError."""
+        """Send unpublished records of these dates and release partitions.
+
+        Raises ProducerGone, KafkaError and Unrecovered; Behind, as `LedgerRecovery.confirm`, also if one of these
+        partitions was not taken over. What was not sent is resent after the next `LedgerRecovery.ensure`.
+        """
         for date in dates:
             if await self._ledger.count_unpublished(date):
                 await self._send_all(date, await self._ledger.unpublished_records(date), owned)
@@ -67,6 +71,7 @@ class Resender:
         messages = [release_message(self._settings, name, record, self._partitions) for name, record in records]
         public_ms = messages[-1].timestamp_ms
         messages.append(budget_message(self._settings.topics, self._policy, date, summary, public_ms))
-        await self._recovery.confirm()
+        await self._recovery.confirm([release_partition])
         await self._producers.publish(release_partition, messages)
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])
+        # No confirm after the mark: another send confirms, sealing catches up first, and a round begins with `ensure`.

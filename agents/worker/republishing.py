@@ -5,7 +5,7 @@ has fenced them, and Redis lacks nothing that the topics still have. No noise is
 """
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from redis.exceptions import RedisError
@@ -23,7 +23,7 @@ from hatcast.agents.release.resending import Resender
 from hatcast.agents.worker.parts import make_recovery
 from hatcast.agents.worker.registration import Registration
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.ledger.rejections import Unrecovered
+from hatcast.stream.ledger.rejections import Behind, Unrecovered
 
 _PAUSE_S: Final = 1.0  # before the ledger is looked at again, while it cannot be recovered
 
@@ -65,19 +65,22 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
     producers = TransactionalProducers(domain, policy.name, client)
     resources.push_async_callback(producers.stop)
     recovery = make_recovery(settings, partitions, redis, ids, producers)
-    await producers.start_missing(owned)
-    while not await recovery.ensure(owned):
-        await asyncio.sleep(_PAUSE_S)
-    sealed = await ledger.sealed_through()
-    if date <= sealed:
-        raise HatcastError(
-            f"{date} is sealed: its releases are gone with the topic, as are all through {sealed}, since Redis has only"
-            f" their summaries. {_stored([each for each in await ledger.unsealed_dates() if each > sealed])}"
-        )
-    sent = await Resender(settings, ledger, recovery, producers, partitions).republish(date, owned)
-    if not sent:
-        raise HatcastError(f"nothing of {date} was published. {_stored(await ledger.unsealed_dates())}")
-    return sent, sealed
+    resender = Resender(settings, ledger, recovery, producers, partitions)
+    while True:
+        await producers.start_missing(owned)  # as a worker's round: a recovery fences our producers too
+        if not await recovery.ensure(owned):
+            await asyncio.sleep(_PAUSE_S)
+            continue
+        sealed = await ledger.sealed_through()
+        if date <= sealed:
+            raise HatcastError(
+                f"{date} is sealed: its releases are gone with the topic, as are all through {sealed}, since Redis has"
+                f" only their summaries. {_stored([each for each in await ledger.unsealed_dates() if each > sealed])}"
+            )
+        with suppress(Behind):  # Redis went back, or a release partition must be taken over again: all are sent again
+            if sent := await resender.republish(date, owned):
+                return sent, sealed
+            raise HatcastError(f"nothing of {date} was published. {_stored(await ledger.unsealed_dates())}")
 
 
 def _stored(dates: list[str]) -> str:

@@ -1,12 +1,16 @@
 """`hatcast republish`: an output topic that was deleted and made again gets the stored bytes of open dates."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from redis.asyncio import Redis
 
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.worker.republishing import republish
 from hatcast.stream.ledger import rows
 from tests.integration.harness import Pipeline
 from tests.integration.hidden import EPSILON, open_hidden, stamp_by
@@ -15,6 +19,7 @@ from tests.integration.readings import ticks as heartbeats
 from tests.integration.test_release import DATE
 from tests.integration.test_worker_refusals import assert_refused
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 
 def charged(pipeline: Pipeline) -> Any:
@@ -27,7 +32,9 @@ def charged(pipeline: Pipeline) -> Any:
     return asyncio.run(read())
 
 
-def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owner_alone(pipeline: Pipeline) -> None:
+def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owner_alone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topics = pipeline.settings.topics
     worker = pipeline.worker()
     pipeline.wait_for_partitions(worker)
@@ -46,8 +53,17 @@ def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owne
     assert charged(pipeline) == day, "nothing is charged again"
     assert pipeline.budget_records()[f"{pipeline.name}/{DATE}"]["releases"] == 6
 
-    done = pipeline.hatcast("republish", DATE)
-    assert done.code == 0
+    confirm, once = LedgerRecovery.confirm, [True]
+
+    async def disowned(self: LedgerRecovery, sending: Iterable[int] = ()) -> None:
+        if once:
+            once.clear()
+            self.guard.disown(sending)
+        await confirm(self, sending)
+
+    monkeypatch.setattr(LedgerRecovery, "confirm", disowned)
+    assert asyncio.run(republish(pipeline.settings, PARTITIONS, DATE)) == (6, ""), "it is taken over again, and sent"
+    assert not once
     after = pipeline.published()
     assert after == {name: 2 * values for name, values in before.items()}, "who has them sees equal ids and bytes"
 

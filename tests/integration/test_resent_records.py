@@ -14,10 +14,11 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release import batching
 from hatcast.agents.release.resending import Resender
 from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.rejections import Behind
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import HOUR_MS, NOON_MS, open_stores, store_closed, traffic
-from tests.integration.test_release import ALL, abort_in_a_round, releasing
+from tests.integration.test_release import ALL, abort_in_a_round, due_hats, releasing
 from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
@@ -64,6 +65,27 @@ def test_they_are_sent_in_transactions_no_larger_than_those_of_releases(
         monkeypatch.setattr(batching, "MAX_BATCH", 1)
         assert resend(pipeline) == [1 + 1] * 6  # a record, and the day's budget
         assert {len(values) for values in pipeline.published().values()} == {1}
+
+
+@pytest.mark.pipeline(topics=True)
+async def test_those_of_a_partition_that_is_owned_but_not_taken_over_wait_until_it_is(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser._producers.start_missing(ALL)
+            assert await releaser._recovery.ensure(ALL)
+            assert len(await releaser.hats_path.records(await due_hats(releaser))) == 6
+        async with releasing(pipeline, stores) as releaser:
+            producers, recovery = releaser._producers, releaser._recovery
+            resender = Resender(pipeline.settings, stores.ledger, recovery, producers, PARTITIONS)
+            await producers.start_missing(ALL)
+            assert await recovery.ensure()
+            with pytest.raises(Behind):
+                await resender.resend([DATE], ALL)
+            assert pipeline.published(committed=False) == {}
+            assert await recovery.ensure(ALL)
+            await resender.resend([DATE], ALL)
+    assert [len(values) for values in pipeline.published().values()] == [1] * 6
 
 
 def test_under_add_remove_kafka_has_no_other_time_of_them_than_the_public_one(
