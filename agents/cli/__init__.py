@@ -135,7 +135,7 @@ _PRODUCT: Final[dict[str, str]] = {
 # Research, and what an operator asks before a start: commands of `hatcast.lab`.
 LABORATORY: Final[dict[str, str]] = {
     "survey": "Find a resolution and cells in recordings. Reads raw data, not private.",
-    "plan": "Choose the keys of a tracker or of running means, with the errors to expect.",
+    "plan": "Choose the keys of a tracker or of running sums, with the errors to expect.",
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "audit": "Audit a policy: compare the measured epsilon of its releases with the claim.",

@@ -137,7 +137,7 @@ def _kind(record: Shown) -> str:
     """Return the status; of a release that is not of one slot, which time it is about."""
     if record.query_kind:
         return record.query_kind
-    return record.status if record.running is None else f"running mean since {record.running.horizon}"
+    return record.status if record.running is None else f"mean since {record.running.horizon}"
 
 
 def _limit(answer: Shown) -> str:
@@ -204,7 +204,7 @@ def releases_table(releases: Sequence[Shown], of_queries: str = "") -> Table:
     horizons = sorted({release.running.horizon for release in releases if release.running is not None})
     title = "Releases: private means by place and slot"
     if horizons:
-        title = f"Releases: private running means by place, since {', '.join(horizons)}"
+        title = f"Releases: private means by place, since {', '.join(horizons)}"
     shown, line = last_rows(releases)
     captions = of_queries if any(isinstance(release.query, dict) for release in releases) else "", line
     names = ("date", "slot", "cell", "status")

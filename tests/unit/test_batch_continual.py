@@ -184,7 +184,7 @@ def test_a_state_that_cannot_be_read_ends_its_horizon(
 def test_the_table_says_since_when_its_means_are(tmp_path: Path, config: Path) -> None:
     file = rides(tmp_path / "file", MONDAY)
     done = batch(file, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger")
-    assert "private running means by place, since 2022-01-03" in done.stdout
+    assert "private means by place, since 2022-01-03" in done.stdout
 
 
 def test_running_means_of_running_sums_are_refused(tmp_path: Path, config: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_mean_of_a_horizon_is_labelled(capsys: pytest.CaptureFixture[str]) -> 
     known = msgspec.structs.replace(released("09:00"), running=horizon, noise=noise, interval95=(19.0, 24.0))
     Lines().release(known, b"", shown)
     (line,) = capsys.readouterr().out.splitlines()
-    assert " ".join(line.split()[4:]) == "21.3 km/h 19.0 to 24.0 running mean since 2026-10-19"
+    assert " ".join(line.split()[4:]) == "21.3 km/h 19.0 to 24.0 mean since 2026-10-19"
     shown.add(known)
     assert any("Running means, speed while moving, km/h" in line for line in drawn(shown, 80, 24))
 

@@ -227,10 +227,10 @@ def test_of_many_rows_the_newest_are_printed_with_where_the_others_are() -> None
     assert "the last 40 of 62; a file or JSON has all" in written
 
 
-def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
+def test_a_mean_since_a_horizons_start_is_not_taken_for_the_release_of_its_hour() -> None:
     released = dict(running_sums())["continual_laplace_released"]
     line = record_line(read_shown(numbered(released.record(0), 1))).plain
-    assert line.endswith("running mean since 2021-12-27")
+    assert line.endswith("  mean since 2021-12-27")
 
 
 @pytest.mark.parametrize(
