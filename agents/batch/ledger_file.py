@@ -33,7 +33,7 @@ from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.commits import book_spent, commit, commit_rows, dates_rows, reserve
 from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.ledger.progress import state_of, store_state
+from hatcast.stream.ledger.progress import state_of, store_tracker_state
 from hatcast.stream.ledger.rejections import Exhausted
 from hatcast.stream.ledger.sums import StoredStates, states_of, states_rows
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy, claim
@@ -197,7 +197,7 @@ class LedgerFile(LedgerDays):
         """Store the state of the policy's tracker after a settled date. Raises HatcastError."""
         name = self.policy.name
         with transaction(self._database, self._path):
-            self._decide({rows.tracker(name): None}, lambda view: store_state(view, name, date, state, None))
+            self._decide({rows.tracker(name): None}, lambda view: store_tracker_state(view, name, date, state, None))
 
     def _read(self, wanted: Wanted, read: Callable[[View], R]) -> R:
         return self._decide(wanted, lambda view: Decision(read(view), RowChanges()))

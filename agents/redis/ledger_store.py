@@ -14,7 +14,7 @@ from hatcast.stream.ledger import date_rules, rows
 from hatcast.stream.ledger.book import whole_total
 from hatcast.stream.ledger.commits import AnyProposal, Guard, Rejection, commit, commit_rows
 from hatcast.stream.ledger.day import Total
-from hatcast.stream.ledger.progress import state_of, store_state
+from hatcast.stream.ledger.progress import state_of, store_tracker_state
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.recovery import RECOVERED_ROWS
 from hatcast.stream.ledger.summary import DaySummary, charging, summary_of, summary_rows
@@ -124,7 +124,7 @@ class TrackerStore(DomainRows):
         Raises Unrecovered if this Redis may have lost data.
         """
         wanted: Wanted = {rows.tracker(self._name): {"date"}, **RECOVERED_ROWS}
-        await self._rows.decide(wanted, lambda view: store_state(view, self._name, date, state, token))
+        await self._rows.decide(wanted, lambda view: store_tracker_state(view, self._name, date, state, token))
 
 
 _READ: Final = 1_000  # records in one round trip

@@ -22,7 +22,7 @@ from hatcast.stream.ledger.day import Reserved, Total, reservations
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, numbered
 from hatcast.stream.ledger.recovery import RECOVERED_ROWS, require_recovered
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Exhausted, Replaced, Unclaimed, Unrecovered
-from hatcast.stream.ledger.sums import change_rows, check_state, store_state
+from hatcast.stream.ledger.sums import change_rows, check_state, store_sum_state
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged, text_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import CELL_SELECTION
@@ -305,7 +305,7 @@ class _Entry:
         if change is not None:
             if not has_room:
                 change = replace(change, closes=Status.BUDGET_EXHAUSTED)
-            store_state(self.draft, policy.name, change, proposal.release_id if discardable else None)
+            store_sum_state(self.draft, policy.name, change, proposal.release_id if discardable else None)
         return has_room
 
     def _answer(self, proposal: AnswerProposal) -> bool:

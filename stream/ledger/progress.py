@@ -109,7 +109,7 @@ def state_of(view: View, name: str) -> bytes | None:
     return value_of(f"{key}/{text_of(key, date)}", state)
 
 
-def store_state(view: View, name: str, date: str, state: bytes, token: str | None) -> Decision[None]:
+def store_tracker_state(view: View, name: str, date: str, state: bytes, token: str | None) -> Decision[None]:
     """Store the state after a local date, unless that of this date or a later one is stored.
 
     token   of the finished recovery; None: of a store that only this process writes

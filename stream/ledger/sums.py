@@ -73,14 +73,14 @@ def _status_of(key: str, stored: bytes) -> Status:
 
 
 def change_rows(name: str, change: StateChange) -> Wanted:
-    """Return what `check_state` and `store_state` read."""
+    """Return what `check_state` and `store_sum_state` read."""
     return {rows.horizons(name): {f"closed:{change.horizon}"}, rows.states(name, change.horizon): {change.cell}}
 
 
 def check_state(draft: Draft, name: str, change: StateChange) -> None:
     """Raise Behind unless the horizon is open and the stored state is the one that the new state was drawn from.
 
-    Raises DamagedRow for a row that `store_state` needs, before anything is changed.
+    Raises DamagedRow for a row that `store_sum_state` needs, before anything is changed.
     """
     key, index = rows.states(name, change.horizon), rows.horizons(name)
     closed = draft.get(index, f"closed:{change.horizon}")
@@ -93,7 +93,7 @@ def check_state(draft: Draft, name: str, change: StateChange) -> None:
         raise Behind
 
 
-def store_state(draft: Draft, name: str, change: StateChange, release_id: str | None) -> None:
+def store_sum_state(draft: Draft, name: str, change: StateChange, release_id: str | None) -> None:
     """Store the state after a record, or close its horizon.
 
     release_id   of the record, if it may be discarded: then the state before it is kept too, until it is published

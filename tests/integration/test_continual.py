@@ -159,7 +159,7 @@ def draws_again_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stores_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "store_state", lambda *_: None)
+    monkeypatch.setattr(commits, "store_sum_state", lambda *_: None)
 
 
 def keeps_the_state_of_a_discarded_draw(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hatcast.stream.ledger.sums import store_state
+from hatcast.stream.ledger.sums import store_sum_state
 from hatcast.stream.mechanisms import NoisyVector
 from hatcast.stream.release import continual
 from tests.batching import USERS, batch, releases
@@ -116,13 +116,13 @@ def test_a_run_that_was_killed_leaves_record_and_state_together(
 
     def killed(*arguments: Any) -> None:
         nonlocal stored
-        store_state(*arguments)
+        store_sum_state(*arguments)
         stored += 1
         if stored == 2:
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("hatcast.stream.ledger.commits.store_state", killed)
+        patched.setattr("hatcast.stream.ledger.commits.store_sum_state", killed)
         patched.setattr("hatcast.stream.mechanisms.system.SystemNoise", Silent)
         with pytest.raises(Killed):
             run(config, rides(tmp_path / "file", *HOURS))
