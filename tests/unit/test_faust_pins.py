@@ -21,7 +21,7 @@ PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
     "faust.tables.recovery:Recovery._resume_streams": "d986a6710c1a",
     # batches/fetched.py: which batches count, as in `_unpack_records`, and by this class's own functions.
     "aiokafka.consumer.fetcher:PartitionRecords": "94aa0da0dbec",
-    # batches/fetched.py: chunks take the place of records, from the response to the poll.
+    # batches/fetched.py: columns take the place of records, from the response to the poll.
     "aiokafka.consumer.fetcher:Fetcher._proc_fetch_request": "59bf948fff47",
     "aiokafka.consumer.fetcher:Fetcher.fetched_records": "be4348896b9b",
     "aiokafka.consumer.fetcher:FetchResult": "d7db13f06de8",

@@ -74,23 +74,23 @@ def as_aiokafka(fetched: PartitionRecords) -> tuple[list[Row], int]:
 def unpacked(fetched: PartitionRecords, most: int) -> tuple[list[Row], int]:
     rows: list[Row] = []
     base = fetched.next_fetch_offset
-    for chunk in Unpacker(fetched, most):
-        rows += zip(chunk.offsets, chunk.timestamps, chunk.values, strict=True)
-        assert len(chunk.values) <= most
-        assert all(offset < chunk.next for offset, _, _ in rows)
-        assert chunk.base == base
-        assert chunk.next == fetched.next_fetch_offset
-        base = chunk.next
+    for columns in Unpacker(fetched, most):
+        rows += zip(columns.offsets, columns.timestamps, columns.values, strict=True)
+        assert len(columns.values) <= most
+        assert all(offset < columns.next for offset, _, _ in rows)
+        assert columns.base == base
+        assert columns.next == fetched.next_fetch_offset
+        base = columns.next
     return rows, fetched.next_fetch_offset
 
 
 def holes(fetched: PartitionRecords, most: int) -> list[tuple[int, int]]:
-    """The offsets that chunks call lost: from where each begins to its first record, or to its end."""
+    """The offsets that columns call lost: from where each begins to its first record, or to its end."""
     found, begin = [], fetched.next_fetch_offset
-    for chunk in Unpacker(fetched, most):
-        if chunk.lost:
-            found.append((begin, chunk.offsets[0] if chunk.offsets else chunk.next))
-        begin = chunk.next
+    for columns in Unpacker(fetched, most):
+        if columns.lost:
+            found.append((begin, columns.offsets[0] if columns.offsets else columns.next))
+        begin = columns.next
     return found
 
 
@@ -121,7 +121,7 @@ markers = st.sampled_from(
     position=st.integers(0, 12),
     most=st.integers(1, 7),
 )
-def test_chunks_have_the_records_and_the_next_offset_of_aiokafka(
+def test_columns_have_the_records_and_the_next_offset_of_aiokafka(
     sent: list[Sent], aborted: list[tuple[int, int]], position: int, most: int
 ) -> None:
     wanted = as_aiokafka(fetch(sent, position, aborted))

@@ -1,4 +1,4 @@
-"""Fetched records in chunks: aiokafka's consumer returns the record batches of a fetch response as columns.
+"""Fetched records as columns: aiokafka's consumer returns them in place of the records of a fetch response.
 
 All code that reaches into aiokafka's fetcher is here; tests/unit/test_faust_pins.py pins it.
 """
@@ -17,7 +17,7 @@ from aiokafka.errors import CorruptRecordException
 # ruff: noqa: SLF001 - aiokafka 0.14's public API creates one object per record (1 us each)
 
 
-class FetchedChunk(NamedTuple):
+class FetchedColumns(NamedTuple):
     """Records as columns, and the offset at which reading continues (after any markers and aborted records)."""
 
     # as in `RecordBatch`
@@ -30,17 +30,17 @@ class FetchedChunk(NamedTuple):
 
 
 class Unpacker:
-    """Unpack the records that were fetched from one partition, in chunks. Aborted ones are left out, checksums checked.
+    """Unpack the records that were fetched from one partition as columns. Aborted ones are left out, checksums checked.
 
     Every offset of a log is one of a record, a transaction marker or an aborted record, unless compaction removed it:
-    such a hole ends a chunk, and the next one, which crosses it, is `lost`. [docs/specification/fold.md, Deleted
+    such a hole ends the columns, and the next ones, which cross it, are `lost`. [docs/specification/fold.md, Deleted
     records]
     """
 
     def __init__(self, fetched: Any, max_records: int) -> None:
         """Args:
-        fetched       an untouched `PartitionRecords` of aiokafka; its `next_fetch_offset` follows each chunk
-        max_records   largest number of records of a chunk
+        fetched       an untouched `PartitionRecords` of aiokafka; its `next_fetch_offset` follows the columns
+        max_records   largest number of records of columns
         """
         self._fetched = fetched
         self._max_records = max_records
@@ -51,7 +51,7 @@ class Unpacker:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> FetchedChunk:
+    def __next__(self) -> FetchedColumns:
         """Return the next records: fewer than `max_records` if they are the last, or a hole follows.
 
         Raises CorruptRecordException.
@@ -80,7 +80,7 @@ class Unpacker:
         if not records and fetched.next_fetch_offset <= base:
             raise StopIteration
         timestamps, values = [record.timestamp for record in records], [record.value for record in records]
-        return FetchedChunk(base, fetched.next_fetch_offset, _offsets(records), timestamps, values, lost)
+        return FetchedColumns(base, fetched.next_fetch_offset, _offsets(records), timestamps, values, lost)
 
     def _begin_batch(self) -> bool:
         """Begin the next batch, or the next hole; return False if there is none."""
@@ -137,10 +137,10 @@ def _offsets(records: Sequence[Any]) -> Sequence[int]:
     return offsets if len(offsets) == len(records) else [record.offset for record in records]
 
 
-def return_chunks(consumer: Any, max_records: int) -> asyncio.Event:
-    """Make `getmany` of a started aiokafka consumer return chunks, and its `max_records` count them.
+def return_columns(consumer: Any, max_records: int) -> asyncio.Event:
+    """Make `getmany` of a started aiokafka consumer return `FetchedColumns`, and count those by `max_records`.
 
-    max_records   largest number of records of a chunk
+    max_records   largest number of records of columns
     Returns the event that is set whenever something was fetched, an error included.
     """
     fetcher, arrived = consumer._fetcher, asyncio.Event()

@@ -15,7 +15,7 @@ from mode.threads import WorkerThread
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import METADATA_SECONDS, BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.fetched import return_chunks
+from hatcast.agents.kafka.batches.fetched import return_columns
 
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
@@ -154,21 +154,21 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         if not started:
             return batches
         try:
-            fetched = await consumer.getmany(*started, max_records=capacity)  # of chunks, not records: return_chunks
+            fetched = await consumer.getmany(*started, max_records=capacity)  # of FetchedColumns: return_columns
         except OffsetOutOfRangeError as error:
             for tp in error.args[0]:
                 self._lose(tp)
             return batches
-        for tp, chunks in fetched.items():
-            for chunk in chunks:
+        for tp, of_partition in fetched.items():
+            for columns in of_partition:
                 chain = self._chains.get(tp.partition)
                 if chain is None:
                     break
-                if chunk.base != chain.next:  # aiokafka has reset the position
+                if columns.base != chain.next:  # aiokafka has reset the position
                     self._lose(tp)
                     break
-                batches.append(RecordBatch(tp.partition, chain.epoch, *chunk))
-                chain.next = chunk.next
+                batches.append(RecordBatch(tp.partition, chain.epoch, *columns))
+                chain.next = columns.next
         assigned = consumer.assignment()
         for partition, chain in self._chains.items():
             tp = self._tp(partition)
@@ -207,7 +207,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         """Start the consumer."""
         await super().on_start()
-        self._arrived = return_chunks(self._ensure_consumer(), self.settings.batch_records)
+        self._arrived = return_columns(self._ensure_consumer(), self.settings.batch_records)
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> aiokafka.AIOKafkaConsumer:
         """Create an aiokafka consumer that reads committed records and never resets a position by itself."""
