@@ -6,7 +6,8 @@
     releases = hatcast.batch("day.jsonl", policy, ledger="day.ledger")
     releases.estimates.to_polars()
 
-Everything else is in `hatcast.stream`, the pure core, and in `hatcast.agents`, which talks to Kafka, Redis and people.
+Everything else is in `hatcast.stream`, the pure core, in `hatcast.agents`, which talks to Kafka, Redis and people, and
+in `hatcast.lab`, the laboratory.
 Names here are stable within a minor version.
 """
 

@@ -1,4 +1,4 @@
-"""`hatcast cluster live`, and the result of any clustering as a table, JSON and a plot."""
+"""`hatcast cluster live`; options of every clustering, and its result as a table, JSON and a plot."""
 
 from datetime import date as local_date
 from itertools import cycle

@@ -12,7 +12,7 @@ from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import HybridParameters
 from hatcast.stream.policy.policy import HybridKeys, Policy
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import Outcome, Reading
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.units import nano_ceil
 
@@ -97,7 +97,7 @@ class OwnMeans:
         """
         fold = self._fold
         fold.apply(now_ms, (watermark_ms,), (None,))
-        fold.outcomes["tick"] = 0  # this device's heartbeat, not the source's
+        fold.outcomes[Outcome.HEARTBEAT.value] = 0  # this device's heartbeat, not the source's
         for slot in sorted(fold.slots.values(), key=attrgetter("closes_ms")):
             if slot.closes_ms > watermark_ms:
                 break

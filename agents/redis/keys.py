@@ -6,6 +6,16 @@ is on one node, so one script can change it in one step.
 
 from dataclasses import dataclass
 
+# Stored names keep the words that the code had first, so that a stored state stays readable:
+#
+# | stored name | word in the code |
+# |---|---|
+# | `clock` | watermark |
+# | `outcome:tick` | heartbeat: `Outcome.HEARTBEAT` |
+# | `kept`, `k:` | retained |
+# | `successors` | next policies: `rows.NEXT_POLICIES` |
+# | `told` | what a topic has reported of a reservation |
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionKeys:
@@ -114,5 +124,8 @@ class DomainKeys:
         return f"{self.prefix}estimates:{name}"
 
     def running(self, name: str) -> str:
-        """Hash: local date -> inputs of a policy's running means (`hatcast.agents.redis.estimates`)."""
+        """Hash: local date -> inputs of a policy's free running means (`hatcast.agents.redis.estimates`).
+
+        They are published numbers. `running:H:NAME` of a horizon H (`rows.states`) is private: states of running sums.
+        """
         return f"{self.prefix}running:{name}"

@@ -10,7 +10,7 @@ in one of them the next owner of the partition finishes the rest. docs/reliabili
 | committed | Record and charge are in Redis; a stored record wins | a record to send | the next owner sends it |
 | barrier | Under `add_remove`: all workers have committed the slot | records to send | each owner sends its own |
 | sent | The stored bytes are in a transaction | a transaction, whole or aborted | the next owner sends the same bytes |
-| acked | All replicas have the transaction | a record without its mark | the next owner sends the same bytes again |
+| acked | All in-sync replicas have it | a record without its mark | the next owner sends the same bytes again |
 | marked | Redis has that it is published | input that is not needed | the next owner deletes it |
 | stored | Of a tracker: the state after a settled date | input that is not needed | the next owner deletes it |
 | deleted | Input that no other release reads is gone | nothing | |

@@ -31,7 +31,7 @@ class Connections:
     partitions: int  # number of telemetry partitions
     client: dict[str, Any]  # options of aiokafka
     redis: AnyRedis
-    producer: AIOKafkaProducer  # sends dead letters, heartbeats and budget records
+    producer: AIOKafkaProducer  # sends dead letters, heartbeats, budget records, estimates and running means
     topic_ids: TopicIds | None  # reads topic ids; None: they are not compared
     store: HatStore
     ledger: LedgerStore

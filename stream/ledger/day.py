@@ -53,9 +53,12 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Reservation of a query over days on one day: `epsilon` (1e-9) for each of the `places` that a user may enter."""
+    """Reservation on one day of anything that is charged by date: `epsilon` (1e-9) for each of a user's `places`.
 
-    places: int  # 0 if the day's budget had no room: then the query is not answered
+    Of a query over days, a tracker, running sums, a private list of cells, or a clustering.
+    """
+
+    places: int  # that a user may enter; 0 if the day's budget had no room: then nothing is drawn for it
     epsilon: int
     # the epsilon is spent already, so it is reserved even above the limits
     is_spent: bool = field(default=False, compare=False)

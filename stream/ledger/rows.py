@@ -77,7 +77,11 @@ def unsealed(name: str) -> str:
 
 
 def states(name: str, horizon: str) -> str:
-    """Cell -> state of its running sum, of a policy and horizon. Private."""
+    """Cell -> state of its running sum, of a policy and horizon. Private.
+
+    `running:NAME`, without a horizon, is of agents/redis/keys.py: published numbers, of which free running means are
+    made.
+    """
     return f"running:{horizon}:{name}"
 
 

@@ -1,8 +1,8 @@
 """The only production `Noise`: the system's randomness, without a seed and without an off switch.
 
 Numbers get OpenDP's discrete Laplace or Gaussian noise. Selections are drawn by `selection.choose` on system bits.
-Built in `agents/` and passed in; no module of `stream/` imports this file (docs/specification/release.md, Invariants,
-I6).
+Built in `agents/` and `lab/` and passed in; no module of `stream/` imports this file (docs/specification/release.md,
+Invariants, I6).
 """
 
 import math
