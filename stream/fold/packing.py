@@ -15,26 +15,33 @@ With several values (`[policy] values`) the version is 2, and before `seen` are
 For queries over days only a chunk's header, counts, totals and maxima are retained (`strip`; agents/redis/delete.lua
 does the same): neither pseudonyms nor times.
 
-A chunk of a day's users: users (one byte), pseudonyms, HATs entered (two bytes each).
+A chunk of a day's users: users (one byte), pseudonyms, HATs entered (two bytes each); that of a horizon's users is in
+`pack_horizon`.
 """
 
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.seen_steps import quick_seen, unpack_sets
+from hatcast.stream.fold.seen_steps import quick_seen, read_varint, unpack_sets, varint
 from hatcast.stream.readings.vehicles import PSEUDONYM_BYTES
 
 VERSION: Final = 1
 VALUES_VERSION: Final = 2
+HORIZON_VERSION: Final = 1
 _HEADER: Final = struct.Struct("5B")
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 FORMATS: Final = dict(_WIDTHS)
+_HORIZON_HEADER_BYTES: Final = 3
+_CELL_BYTES: Final = 8
+
+CellSlots = dict[int, list[int]]  # H3 cell -> numbers of the slots that a user has entered in a horizon, ascending
 
 
 class Row(msgspec.Struct, gc=False):
@@ -253,3 +260,58 @@ def unpack_day(chunk: bytes) -> list[tuple[bytes, int]]:
     users = chunk[0]
     entered = struct.unpack_from(f"<{users}H", chunk, 1 + users * PSEUDONYM_BYTES)
     return [(chunk[1 + i * PSEUDONYM_BYTES : 1 + (i + 1) * PSEUDONYM_BYTES], entered[i]) for i in range(users)]
+
+
+def pack_cell_slots(cell_slots: CellSlots) -> bytes:
+    """Pack the cells and slots that one user has entered: its part of a chunk, without the pseudonym."""
+    parts = [varint(len(cell_slots))]
+    for cell, slots in cell_slots.items():
+        parts += (cell.to_bytes(_CELL_BYTES, "little"), varint(len(slots)), varint(slots[0]))
+        parts += [varint(after - before) for before, after in pairwise(slots)]
+    return b"".join(parts)
+
+
+def pack_horizon(users: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Pack 1 to 255 pairs (pseudonym, packed cell slots) into a chunk. [docs/specification/release.md, State in Redis]
+
+    0, version, users                                          one byte each
+    pseudonyms                                                 users x 8
+    of each user: cells                                        varint
+    of each of its cells: the H3 index                         8 bytes, little-endian
+                          slots                                varint
+                          number of the first slot, then the distance of each next one   varints
+
+    A chunk of a day's users (`pack_day`) begins with their number, which is never 0, so neither is read as the other.
+    """
+    pseudonyms, cell_slots = zip(*users, strict=True)
+    return b"".join((bytes((0, HORIZON_VERSION, len(users))), *pseudonyms, *cell_slots))
+
+
+def unpack_horizon(chunk: bytes) -> list[tuple[bytes, CellSlots]]:
+    """Return the users of a chunk in order. Raises ValueError if it is damaged or of another version."""
+    if len(chunk) < _HORIZON_HEADER_BYTES or chunk[0] or chunk[1] != HORIZON_VERSION:
+        raise ValueError(f"users of a horizon are not in format version {HORIZON_VERSION}")
+    try:
+        return list(_horizon_users(chunk))
+    except IndexError:
+        raise ValueError("users of a horizon are damaged") from None
+
+
+def _horizon_users(chunk: bytes) -> Iterator[tuple[bytes, CellSlots]]:
+    at = _HORIZON_HEADER_BYTES + chunk[2] * PSEUDONYM_BYTES
+    for user in range(chunk[2]):
+        start = _HORIZON_HEADER_BYTES + user * PSEUDONYM_BYTES
+        cell_slots: CellSlots = {}
+        cells, at = read_varint(chunk, at)
+        for _ in range(cells):
+            cell = int.from_bytes(chunk[at : at + _CELL_BYTES], "little")
+            number, at = read_varint(chunk, at + _CELL_BYTES)
+            slots = cell_slots[cell] = [0] * number
+            last = 0
+            for position in range(number):
+                distance, at = read_varint(chunk, at)
+                last += distance
+                slots[position] = last
+        yield chunk[start : start + PSEUDONYM_BYTES], cell_slots
+    if at != len(chunk):
+        raise IndexError

@@ -10,28 +10,20 @@ clock skips is not used, and a repeated hour is one slot.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, Protocol
 
 from hatcast.stream.fold.calendar import Calendar, Slot
 from hatcast.stream.fold.open_slots import PeriodUsers, UserOfDay, UserOfHorizon
-from hatcast.stream.fold.packing import pack_day, unpack_day
-from hatcast.stream.fold.seen_steps import read_varint, varint
+from hatcast.stream.fold.packing import pack_cell_slots, pack_day, pack_horizon, unpack_day, unpack_horizon
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.readings.vehicles import PSEUDONYM_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import Pseudonyms
 from hatcast.stream.units import HOUR_MS, MINUTE_MS
-
-VERSION: Final = 1
-_HEADER_BYTES: Final = 3
-_CELL_BYTES: Final = 8
-
-CellSlots = dict[int, list[int]]  # H3 cell -> numbers of the slots that a user has entered in a horizon, ascending
 
 
 def horizon_of(keys: ContinualKeys, day: str) -> Period:
@@ -60,62 +52,6 @@ class SlotIndex:
             raise ValueError(f"{day}/{name} is not a slot within the policy's hours")
         past = date.fromisoformat(day) - horizon_of(self._keys, day).first
         return past.days * self._slots_of_day + position
-
-
-def pack_cell_slots(cell_slots: CellSlots) -> bytes:
-    """Pack the cells and slots that one user has entered: its part of a chunk, without the pseudonym."""
-    parts = [varint(len(cell_slots))]
-    for cell, slots in cell_slots.items():
-        parts += (cell.to_bytes(_CELL_BYTES, "little"), varint(len(slots)), varint(slots[0]))
-        parts += [varint(after - before) for before, after in pairwise(slots)]
-    return b"".join(parts)
-
-
-def pack_horizon(users: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Pack 1 to 255 pairs (pseudonym, packed cell slots) into a chunk. [docs/specification/release.md, State in Redis]
-
-    0, version, users                                          one byte each
-    pseudonyms                                                 users x 8
-    of each user: cells                                        varint
-    of each of its cells: the H3 index                         8 bytes, little-endian
-                          slots                                varint
-                          number of the first slot, then the distance of each next one   varints
-
-    A chunk of a day's users (`packing.pack_day`) begins with their number, which is never 0, so neither is read as the
-    other.
-    """
-    pseudonyms, cell_slots = zip(*users, strict=True)
-    return b"".join((bytes((0, VERSION, len(users))), *pseudonyms, *cell_slots))
-
-
-def unpack_horizon(chunk: bytes) -> list[tuple[bytes, CellSlots]]:
-    """Return the users of a chunk in order. Raises ValueError if it is damaged or of another version."""
-    if len(chunk) < _HEADER_BYTES or chunk[0] or chunk[1] != VERSION:
-        raise ValueError(f"users of a horizon are not in format version {VERSION}")
-    try:
-        return list(_users(chunk))
-    except IndexError:
-        raise ValueError("users of a horizon are damaged") from None
-
-
-def _users(chunk: bytes) -> Iterator[tuple[bytes, CellSlots]]:
-    at = _HEADER_BYTES + chunk[2] * PSEUDONYM_BYTES
-    for user in range(chunk[2]):
-        start = _HEADER_BYTES + user * PSEUDONYM_BYTES
-        cell_slots: CellSlots = {}
-        cells, at = read_varint(chunk, at)
-        for _ in range(cells):
-            cell = int.from_bytes(chunk[at : at + _CELL_BYTES], "little")
-            number, at = read_varint(chunk, at + _CELL_BYTES)
-            slots = cell_slots[cell] = [0] * number
-            last = 0
-            for position in range(number):
-                distance, at = read_varint(chunk, at)
-                last += distance
-                slots[position] = last
-        yield chunk[start : start + PSEUDONYM_BYTES], cell_slots
-    if at != len(chunk):
-        raise IndexError
 
 
 _SLOTS_CACHED: Final = 4096

@@ -23,8 +23,8 @@ from hatcast.agents.batch.ledger_users import LedgerRuns
 from hatcast.agents.batch.release import FilesPath, release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.calendar import Slot
-from hatcast.stream.fold.packing import pack_day, unpack
-from hatcast.stream.fold.users import FoldUsers, pack_cell_slots, pack_horizon, unpack_horizon
+from hatcast.stream.fold.packing import pack_cell_slots, pack_day, pack_horizon, unpack, unpack_horizon
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.readings.formats import Recorded
