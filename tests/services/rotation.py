@@ -48,7 +48,7 @@ GROUPS: Final = {
     ),
     "long statistics": (
         *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "intervals", "kmeans"),
-        *_tests("statistics", "running_means", "smoothed_releases", "trends"),
+        *_tests("statistics", "running_means", "smoothed_releases", "tracker_accuracy", "trends"),
     ),
     "the checker of storms": _tests("faults", "check*", "contradictions", "proxy"),
     "demo": (*_tests("integration", "demo_queries"), *_tests("browser", "hybrid_demo_map")),
@@ -93,13 +93,13 @@ GROUPS: Final = {
     "package and alerts": _tests("unit", "api_package", "extras", "faust_pins", "ops", "supply_chain"),
 }
 
-# Tests, as `file::name`, and whole files, whose cases take turns; their files run each time. They are long and have no
-# set-up in common, so a sixth of them lasts as long at each commit.
+# Tests, as `file::name`, and whole files, whose cases take turns; their files run each time. They are long and have
+# nothing in common, be it a set-up or what one has computed for the next, so a sixth of them lasts as long at each commit.
 CASES: Final = (
     *(f"tests/{file}" for file in _tests("faults", "mutants", "storm_kinds")),
     *(f"tests/{file}" for file in _tests("integration", "clock", "cluster_live", "demo", "demo_hybrid", "display")),
     *(f"tests/{file}" for file in _tests("integration", "feed", "rebalances")),
-    *(f"tests/{file}" for file in _tests("statistics", "alarms", "prior_scale", "tracker_accuracy")),
+    *(f"tests/{file}" for file in _tests("statistics", "alarms", "prior_scale")),
     f"{_LAWS}/test_scripts.py::test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key",
     f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
     f"{_LAWS}/test_estimators.py::test_a_million_users_take_under_400_bytes_each",
