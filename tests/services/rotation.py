@@ -94,7 +94,7 @@ GROUPS: Final = {
 }
 
 # Tests, as `file::name`, and whole files, whose cases take turns; their files run each time. They are long and have
-# nothing in common, be it a set-up or what one has computed for the next, so a sixth of them lasts as long at each commit.
+# nothing in common, no set-up and nothing computed, so a sixth of them lasts as long at each commit.
 CASES: Final = (
     *(f"tests/{file}" for file in _tests("faults", "mutants", "storm_kinds")),
     *(f"tests/{file}" for file in _tests("integration", "clock", "cluster_live", "demo", "demo_hybrid", "display")),
