@@ -47,8 +47,8 @@ GROUPS: Final = {
         "unit", "docs_batch", "docs_continual", "docs_python", "docs_site", "docs_tutorial"
     ),
     "long statistics": (
-        *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "intervals", "kmeans"),
-        *_tests("statistics", "running_means", "smoothed_releases", "tracker_accuracy", "trends"),
+        *_tests("statistics", "alarms", "capped_ratio", "continual_choice", "continual_trees", "intervals"),
+        *_tests("statistics", "kmeans", "running_means", "smoothed_releases", "tracker_accuracy", "trends"),
     ),
     "the checker of storms": _tests("faults", "check*", "contradictions", "proxy"),
     "demo": (*_tests("integration", "demo_queries"), *_tests("browser", "hybrid_demo_map")),
@@ -99,7 +99,7 @@ CASES: Final = (
     *(f"tests/{file}" for file in _tests("faults", "mutants", "storm_kinds")),
     *(f"tests/{file}" for file in _tests("integration", "clock", "cluster_live", "demo", "demo_hybrid", "display")),
     *(f"tests/{file}" for file in _tests("integration", "feed", "rebalances")),
-    *(f"tests/{file}" for file in _tests("statistics", "alarms", "prior_scale")),
+    *(f"tests/{file}" for file in _tests("statistics", "prior_scale")),
     f"{_LAWS}/test_scripts.py::test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key",
     f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
     f"{_LAWS}/test_estimators.py::test_a_million_users_take_under_400_bytes_each",
