@@ -68,19 +68,19 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
     resender = Resender(settings, ledger, recovery, producers, partitions)
     while True:
         await producers.start_missing(owned)  # as a worker's round: a recovery fences our producers too
-        if not await recovery.ensure(owned):
-            await asyncio.sleep(_PAUSE_S)
-            continue
-        sealed = await ledger.sealed_through()
-        if date <= sealed:
-            raise HatcastError(
-                f"{date} is sealed: its releases are gone with the topic, as are all through {sealed}, since Redis has"
-                f" only their summaries. {_stored([each for each in await ledger.unsealed_dates() if each > sealed])}"
-            )
-        with suppress(Behind):  # Redis went back, or a release partition must be taken over again: all are sent again
-            if sent := await resender.republish(date, owned):
-                return sent, sealed
-            raise HatcastError(f"nothing of {date} was published. {_stored(await ledger.unsealed_dates())}")
+        if await recovery.ensure(owned):
+            sealed = await ledger.sealed_through()
+            if date <= sealed:
+                raise HatcastError(
+                    f"{date} is sealed: its releases are gone with the topic, as are all through {sealed}, since Redis"
+                    " has only their summaries."
+                    f" {_stored([each for each in await ledger.unsealed_dates() if each > sealed])}"
+                )
+            with suppress(Behind):  # Redis went back, or a partition must be taken over again: all are sent again
+                if sent := await resender.republish(date, owned):
+                    return sent, sealed
+                raise HatcastError(f"nothing of {date} was published. {_stored(await ledger.unsealed_dates())}")
+        await asyncio.sleep(_PAUSE_S)
 
 
 def _stored(dates: list[str]) -> str:
