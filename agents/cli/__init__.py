@@ -1,6 +1,6 @@
-"""`hatcast`: a file for each command, and some that commands share. A command is imported when it is called, so that
-`--help` is fast.
+"""The commands of `hatcast`, a file for each, and files that commands share.
 
+A command is imported when it is called, so that `--help` is fast.
 A failed write to standard output is one line on standard error and exit code 1. Python's own standard output raises an
 OSError like that of any other file, and tries the write again at exit.
 """

@@ -1,6 +1,6 @@
 -- Reads and staged writes: a script that follows this part writes all of its changes or none.
--- It first computes all changes and calls `write_all(ANSWER)`, which writes them and returns the answer. If a key has a value that
--- hatcast did not write, or a number would not be exact, it writes nothing and returns {word, key} instead.
+-- It first computes all changes and calls `write_all(ANSWER)`, which writes them and returns the answer. If a key has a
+-- value that hatcast did not write, or a number would not be exact, it writes nothing and returns {word, key} instead.
 -- `write_all` only runs commands that cannot fail: the type of each key was checked, and Redis adds up no number.
 local EXACT = 2^53  -- a double below it is exact
 local rejection

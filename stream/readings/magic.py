@@ -67,7 +67,7 @@ def is_utf16(head: bytes) -> bool:
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text by its first bytes; if it is not one of Unicode, what it may be."""
+    """Return the encoding of a text, guessed from its first bytes."""
     if is_utf16(head):
         return "utf-16"
     if head.startswith(codecs.BOM_UTF8):

@@ -40,7 +40,7 @@ class Unpacker:
     def __init__(self, fetched: Any, max_records: int) -> None:
         """Args:
         fetched       an untouched `PartitionRecords` of aiokafka; its `next_fetch_offset` follows the columns
-        max_records   largest number of records of columns
+        max_records   largest number of records of one `FetchedColumns`
         """
         self._fetched = fetched
         self._max_records = max_records
@@ -140,7 +140,7 @@ def _offsets(records: Sequence[Any]) -> Sequence[int]:
 def return_columns(consumer: Any, max_records: int) -> asyncio.Event:
     """Make `getmany` of a started aiokafka consumer return `FetchedColumns`, and count those by `max_records`.
 
-    max_records   largest number of records of columns
+    max_records   largest number of records of one `FetchedColumns`
     Returns the event that is set whenever something was fetched, an error included.
     """
     fetcher, arrived = consumer._fetcher, asyncio.Event()
