@@ -26,7 +26,7 @@ from tests.faults.mutants import other_number_learned, spoiled, state_not_read
 from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
 from tests.faults.run import KINDS
 from tests.integration.crashing_worker import STEPS_OF_HATS
-from tests.integration.harness import Pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 
 READINGS: Final = 15_000
 DAYS: Final = 3  # the last stays open
@@ -54,9 +54,17 @@ def feed(pipeline: Pipeline) -> Feed:
     return Feed(pipeline.kafka, pipeline.settings.topics.telemetry, generate(seed, READINGS, DAYS))
 
 
-def verdict(pipeline: Pipeline) -> tuple[list[Violation], Log]:
-    """What the checker finds once a last worker has nothing left to do, and what it compares with."""
-    log = replace(fold_again(pipeline, end_of(DAYS)), estimates=estimated_again(pipeline))
+def settled(pipeline: Pipeline, last: WorkerProcess) -> dict[str, bytes]:
+    """Wait until a last worker has nothing left to do; return the estimates that the published releases lead to."""
+    pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", last)
+    wanted = estimated_again(pipeline)
+    pipeline.wait(lambda: estimated(pipeline) == wanted, "estimates", last)
+    return wanted
+
+
+def verdict(pipeline: Pipeline, wanted: dict[str, bytes]) -> tuple[list[Violation], Log]:
+    """What the checker finds, and what it compares with. wanted: estimates."""
+    log = replace(fold_again(pipeline, end_of(DAYS)), estimates=wanted)
     seen = replace(look(pipeline), estimates=estimated(pipeline))
     return violations(seen, log, promise_of(pipeline.settings, exact=False)), log
 
@@ -77,11 +85,7 @@ def test_a_tracker_that_is_killed_at_step_after_step_asks_what_the_counts_lead_t
         dying = pipeline.worker(wrap=partial(meet, step, "kill", 0))
         assert dying.wait() == -signal.SIGKILL, f"{step}: {dying.log_tail()}"
         pipeline.bury()
-    last = pipeline.worker()
-    pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", last)
-    wanted = estimated_again(pipeline)
-    pipeline.wait(lambda: estimated(pipeline) == wanted, "estimates", last)
-    found, log = verdict(pipeline)
+    found, log = verdict(pipeline, settled(pipeline, pipeline.worker()))
     assert found == []
     asked = [course for courses in log.courses.values() for course in courses[:1]]
     assert len(asked) == DAYS
@@ -117,10 +121,7 @@ def test_a_date_that_closes_while_its_slots_are_released_is_settled_after_the_la
     worker = pipeline.worker(wrap=draw_when_the_day_is_over)
     pipeline.wait(lambda: "drawing" in worker.logged(), "the first slot", worker)
     feed.finish()
-    pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", worker)
-    wanted = estimated_again(pipeline)
-    pipeline.wait(lambda: estimated(pipeline) == wanted, "estimates", worker)
-    found, log = verdict(pipeline)
+    found, log = verdict(pipeline, settled(pipeline, worker))
     assert found == []
     assert len(log.settled) == DAYS - 1
 
@@ -136,4 +137,4 @@ def test_the_checker_sees_a_mutant_of_the_tracker_after_a_kill_in_the_middle_of_
     pipeline.bury()
     second = pipeline.worker(wrap=partial(spoiled, mutant))
     pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", second)
-    assert rule in {violation.rule for violation in verdict(pipeline)[0]}
+    assert rule in {violation.rule for violation in verdict(pipeline, estimated_again(pipeline))[0]}

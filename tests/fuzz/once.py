@@ -2,6 +2,7 @@
 
 import random
 import sys
+from itertools import islice
 
 from tests.fuzz.catalogue import load_targets
 from tests.fuzz.mutations import damaged
@@ -9,11 +10,15 @@ from tests.fuzz.target import check_limits
 from tests.services import open_redis
 
 
-def main(made: int) -> None:
-    """Raise what an input breaks; print how many inputs there were. made: inputs of each target, besides its seeds."""
+def main(made: int, part: int, parts: int) -> None:
+    """Raise what an input breaks; print how many inputs there were.
+
+    made          inputs of each target, besides its seeds
+    part, parts   of the targets, from 0: every one of so many
+    """
     random_numbers, inputs = random.Random(1), 0  # simulation
     with open_redis() as redis:
-        for target in load_targets(redis.url):
+        for target in islice(load_targets(redis.url), part, None, parts):
             seeds = [seed[: target.max_bytes] for seed in target.seeds()]
             others = [damaged(random_numbers.choice(seeds), target.max_bytes, random_numbers) for _ in range(made)]
             for data in (*seeds, *others):
@@ -27,4 +32,4 @@ def main(made: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))
