@@ -115,11 +115,16 @@ def zombie(stage: Stage) -> None:
 
 
 def stop_between_commit_and_send(stage: Stage) -> None:
-    """A worker is stopped exactly there; its next owner sends what it has committed, and then it goes on."""
-    worker = stage.start_worker(stage.random.choice(_committed(stage)), "stop")
+    """A worker is stopped exactly there; its next owner sends what it has committed, and then it goes on.
+
+    More of the log is sent once it works: else the others may leave it nothing to commit.
+    """
+    worker = stage.start_worker("committed", "stop")
     for _ in range(_PATIENCE_S):
         if worker.reached or not worker.running:
             return
+        if worker.at_work:
+            stage.more()
         stage.wait(1.0)
 
 

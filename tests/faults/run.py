@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -198,10 +199,12 @@ def _feed(plan: Plan, pipeline: Pipeline, faults: int) -> Feed | DerivedFeed:
 
 
 def _storm(stage: Stage, feed: Feed | DerivedFeed, faults: Sequence[Fault]) -> None:
-    """The faults, while the log is sent: each has its share of it."""
+    """The faults, while the log is sent: each has its share of it, and one is left after the last."""
     fill(stage, stage.random.randint(1, 3))
+    shares = len(faults) + 1
     for number, fault in enumerate(faults):
-        feed.allow((number + 1) / len(faults))
+        feed.allow((number + 1) / shares)
+        stage.more = partial(feed.allow, (number + 2) / shares)
         stage.wait(stage.random.uniform(*_BETWEEN_S))
         if stage.random.random() < 0.5:
             stage.copy_redis()

@@ -43,6 +43,7 @@ class Stage:
     accepted  requests of limits: query about a day, its date, km/h
     broken    promises that a fault has seen broken on the way
     options   of each worker
+    more      lets the share of the log be sent now that comes with the next fault
     rest      waits until all is sent that was to be sent by now; returns its greatest timestamp, ms UTC
     dumped    telemetry as it was before it was compacted, and `compacted_ms` its greatest timestamp; None if it was not
     """
@@ -60,6 +61,7 @@ class Stage:
     accepted: list[tuple[str, str, float]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     options: tuple[str, ...] = ()
+    more: Callable[[], None] = lambda: None
     rest: Callable[[], int] = lambda: 0
     dumped: Path | None = None
     compacted_ms: int = 0
