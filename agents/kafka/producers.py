@@ -18,6 +18,7 @@ from hatcast.agents.kafka.aio import (
     AIOKafkaProducer,
     KafkaConnectionError,
     KafkaError,
+    UnknownTopicOrPartitionError,
     back_off_reconnects,
     ignore_unread_kafka_errors,
 )
@@ -238,9 +239,12 @@ async def send_all(producer: AIOKafkaProducer, messages: Iterable[OutputMessage]
     """Send messages and wait until Kafka has them; return their number. Raises KafkaError."""
     sent = []
     for m in messages:
-        future = await producer.send(
-            m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
-        )
+        try:
+            future = await producer.send(
+                m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
+            )
+        except AssertionError:  # raised by aiokafka: the topic was made again with fewer partitions
+            raise UnknownTopicOrPartitionError(m.topic) from None
         # If many fail, only one error is raised, and asyncio would report the others as never retrieved.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         sent.append(future)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import redis as redis_py
 from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import NewPartitions
 
 from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.keys import DomainKeys
@@ -121,3 +122,20 @@ def test_topics_that_lost_what_redis_has_are_no_reason_to_refuse(pipeline: Pipel
     pipeline.wait(lambda: is_ready(worker), "a ready worker", worker)
     assert "ledger recovered" in worker.logged()
     assert all(name not in pipeline.published() for name in before)
+
+
+def test_a_worker_outlives_an_output_topic_with_fewer_partitions_and_publishes_once_it_has_them_all(
+    pipeline: Pipeline,
+) -> None:
+    means, third = pipeline.settings.topics.means, NOON_MS + 2 * HOUR_MS
+    partitions = len(topic_range(pipeline.settings, means))
+    worker = pipeline.worker()
+    pipeline.wait(lambda: is_ready(worker), "a ready worker", worker)
+    pipeline.kafka.delete_topics([means])
+    pipeline.kafka.create_topic(means, 1, {"cleanup.policy": "compact"})
+    pipeline.kafka.produce(pipeline.name, [each.record() for each in traffic(3) if each.time_ms >= third])
+    pipeline.kafka.produce(pipeline.name, ticks(third + HOUR_MS + 600_000))
+    pipeline.wait(lambda: "a topic or partition does not exist" in worker.logged(), "a send that fails", worker)
+    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
+        admin.create_partitions({means: NewPartitions(partitions)})
+    pipeline.wait(lambda: len(pipeline.published()) == RELEASES // 2 and pipeline.is_settled(), "its releases", worker)
