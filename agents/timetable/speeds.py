@@ -129,9 +129,14 @@ def _hops(visits: _Visits, places: _Floats) -> tuple[_Hops, float]:
     """Return the hops of all plausible legs, and the share of the legs that are too fast."""
     trip, stop, arrival, departure = visits
     timed = np.flatnonzero(~np.isnan(arrival))
-    # Times are often of whole minutes, and equal at near stops: the leg goes on to the next stop with a later one.
-    is_later = arrival[timed[1:]] > departure[timed[:-1]]
-    timed = timed[np.r_[True, is_later | (np.diff(trip[timed]) > 0)][: len(timed)]]
+    # Times are often of whole minutes, and equal at near stops: the leg goes on to the next stop with a later one than
+    # it began with. The first of a row of stops that are not later goes, then the others are compared again.
+    while True:
+        is_not_later = (arrival[timed[1:]] <= departure[timed[:-1]]) & (np.diff(trip[timed]) == 0)
+        if not is_not_later.any():
+            break
+        is_not_later[1:] &= ~is_not_later[:-1]
+        timed = timed[np.r_[True, ~is_not_later]]
     before, after = timed[:-1], timed[1:]
     row = np.arange(max(len(trip) - 1, 0))
     leg = np.searchsorted(timed, row, "right") - 1

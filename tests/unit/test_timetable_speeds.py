@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import h3.api.basic_str as h3
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.agents.timetable.speeds import scheduled_speeds
@@ -198,6 +198,18 @@ def trips_of_a_line(draw: st.DrawFn) -> list[list[Visit]]:
     return trips
 
 
+# The second stop is not later, and is left later than the third begins.
+@example(
+    trips=[
+        [
+            Visit(-4003, "00:00:00", "00:00:00"),
+            Visit(-4003, "00:00:00", "00:00:30"),
+            Visit(-4003, "00:00:30", "00:00:30"),
+            Visit(-4003, ""),
+            Visit(-1510, "00:01:30", "00:01:30"),
+        ]
+    ]
+)
 @given(trips=trips_of_a_line())
 def test_speeds_are_those_of_walking_every_trip(
     tmp_path_factory: pytest.TempPathFactory, trips: list[list[Visit]]
