@@ -129,8 +129,8 @@ def _hops(visits: _Visits, places: _Floats) -> tuple[_Hops, float]:
     """Return the hops of all plausible legs, and the share of the legs that are too fast."""
     trip, stop, arrival, departure = visits
     timed = np.flatnonzero(~np.isnan(arrival))
-    # Times are often of whole minutes, and equal at near stops: the leg goes on to the next stop with a later one than
-    # it began with. The first of a row of stops that are not later goes, then the others are compared again.
+    # Times are often of whole minutes, and equal at near stops: a leg goes on to the first stop that is later than it
+    # began. Of stops in a row that are not later the first is dropped, then the others are compared again.
     while True:
         is_not_later = (arrival[timed[1:]] <= departure[timed[:-1]]) & (np.diff(trip[timed]) == 0)
         if not is_not_later.any():

@@ -13,8 +13,8 @@ from tests.integration.harness import open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer
 
-# The last stays open. A step that is done and then fails is not asked for again before the next hour, so it takes two
-# of them; once the third is settled, all lines are in the log.
+# A step that is done and then fails is not asked for again before the next hour, and fails so twice: that takes two
+# hours. Once the third is settled, all lines are in the log; the fourth stays open.
 HOURS = 4
 QUERY = {"name": "daily", "kind": "mean_speed", "days": 1, "epsilon": 0.5, "min_n": 2}  # closes with every slot
 CHANGES = {"policy": {"query": [QUERY]}}
@@ -29,7 +29,7 @@ def test_an_error_before_and_after_every_step_leaves_one_value_one_charge_and_ex
         worker = pipeline.worker(wrap=fail_at_every_step)
         end_ms = NOON_MS
         for hour in range(HOURS):
-            # An hour at a time, else two of them close at once, and the last has a step to fail in.
+            # Each hour is sent by itself: all at once would close two of them together, and leave none to spare.
             readings = [sample.record() for sample in samples if sample.time_ms // HOUR_MS == NOON_MS // HOUR_MS + hour]
             end_ms = NOON_MS + (hour + 1) * HOUR_MS - 60_000
             kafka.produce(pipeline.name, [*readings, *ticks(end_ms)])

@@ -1,4 +1,4 @@
-"""A recovery of the ledger where `hats.means` has lost records that `hats.budget` counts."""
+"""Workers and recoveries of the ledger where `hats.means` has lost records, or partitions."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

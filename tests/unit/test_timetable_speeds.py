@@ -198,7 +198,7 @@ def trips_of_a_line(draw: st.DrawFn) -> list[list[Visit]]:
     return trips
 
 
-# The second stop is not later, and is left later than the third begins.
+# The second stop has the time of the first, and the bus stands there until the time of the third.
 @example(
     trips=[
         [
