@@ -8,9 +8,10 @@ from typing import TypeVar
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.recovery.domain import Domain, offset_of
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents, decode_contents
+from hatcast.agents.recovery.starts import Start, offset_of
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
@@ -37,7 +38,13 @@ class Adopter:
         self.budgets: dict[tuple[str, str], BudgetRecord] = {}  # the newest that were read, of a policy and date
         self._calendar = Calendar(policy)
 
-    async def adopt(self, domain: Domain, check: RecoveryCheck, ends: Mapping[OutputPartition, Position]) -> int:
+    async def adopt(
+        self,
+        domain: Domain,
+        check: RecoveryCheck,
+        starts: Mapping[OutputPartition, Start],
+        ends: Mapping[OutputPartition, Position],
+    ) -> int:
         """Adopt all records up to the ends; return how many records Redis lacked or had with other bytes.
 
         Raises RecoveryEnded if the required recovery has ended, and HatcastError if a slot that is not sealed was
@@ -47,13 +54,9 @@ class Adopter:
         if partitions:  # workers that share a recovery start with different partitions
             at = int(monotonic_s() * 1_000) % len(partitions)
             partitions = partitions[at:] + partitions[:at]
-        stored: dict[OutputPartition, Position | None] = dict(await self._store.adopted())
-        starts = {}
-        for partition in partitions:
-            starts[partition], stored[partition] = await self._start(
-                domain, check, partition, ends[partition], stored.get(partition)
-            )
-        reading = self._reader.read(starts, {partition: end.offset for partition, end in ends.items()})
+        stored = {each: await self._start(check, each, starts[each]) for each in partitions}
+        offsets = {each: offset_of(known, ends[each].topic_id) for each, known in stored.items()}
+        reading = self._reader.read(offsets, {partition: end.offset for partition, end in ends.items()})
         missing, resume_at = 0, None
         try:
             while (fetched := await _in_thread(_next, reading, resume_at)) is not None:
@@ -61,13 +64,13 @@ class Adopter:
                 following = Position(ends[partition].topic_id, fetched.following)
                 spans = {name: (span, domain.partitions.get(name, 0)) for name, span in contents.spans.items()}
                 read = contents.releases, contents.budget_days, contents.answered, [*contents.budgets.values()], spans
-                batch = AdoptionBatch(partition, stored.get(partition), following, *read)
+                batch = AdoptionBatch(partition, stored[partition], following, *read)
                 try:
                     self.budgets |= contents.budgets
                     missing += await self._adopt_batch(check, batch)
                 except AlreadyAdopted as other:  # another worker was faster: continue at its position
                     stored[partition] = other.stored
-                    resume_at = offset_of(other.stored, ends[partition])
+                    resume_at = offset_of(other.stored, following.topic_id)
                 else:
                     stored[partition], resume_at = following, None
         finally:
@@ -75,19 +78,14 @@ class Adopter:
             await asyncio.to_thread(self._reader.close)
         return missing
 
-    async def _start(
-        self, domain: Domain, check: RecoveryCheck, partition: OutputPartition, end: Position, stored: Position | None
-    ) -> tuple[int, Position | None]:
-        """Return the offset at which reading starts, and the stored position. Skip and store records of sealed days."""
-        start, sealed = offset_of(stored, end), offset_of(domain.read_from(partition), end)
-        if sealed <= start:
-            return start, stored
-        following = Position(end.topic_id, sealed)
-        try:
-            await self._store.adopt(check, AdoptionBatch(partition, stored, following, []))
-        except AlreadyAdopted as other:
-            return offset_of(other.stored, end), other.stored
-        return sealed, following
+    async def _start(self, check: RecoveryCheck, partition: OutputPartition, start: Start) -> Position | None:
+        """Store where reading starts; return the stored position, another worker's if that was faster."""
+        if start.first != start.stored:
+            try:
+                await self._store.adopt(check, AdoptionBatch(partition, start.stored, start.first, []))
+            except AlreadyAdopted as other:
+                return other.stored
+        return start.first
 
     def contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
         """Decode a batch of an output topic."""

@@ -38,10 +38,9 @@ class Domain:
         sealed = self.sealed.get(name)
         return sealed is not None and day <= sealed.through
 
-    def read_from(self, partition: OutputPartition) -> Position | None:
-        """Return the position before which an output partition has only records of sealed days; None if unknown."""
-        known = [found for sealed in self.sealed.values() if (found := sealed.read_from(partition)) is not None]
-        return max(known, key=lambda position: position.offset, default=None)
+    def unsealed_from(self, partition: OutputPartition) -> list[Position]:
+        """Return positions before which an output partition has only records of sealed days; empty if none is known."""
+        return [found for sealed in self.sealed.values() if (found := sealed.read_from(partition)) is not None]
 
     @classmethod
     def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
@@ -75,11 +74,6 @@ class Domain:
                 if record.replaces is not None and record.first_date is not None
             },
         )
-
-
-def offset_of(known: Position | None, end: Position) -> int:
-    """Return the offset of a known position of a partition; 0 if it is None or of another topic of the same name."""
-    return known.offset if known is not None and known.topic_id == end.topic_id else 0
 
 
 def day_before(first_date: str | None) -> str:

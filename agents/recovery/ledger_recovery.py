@@ -23,7 +23,8 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.losses import LostReleases, Unsent
-from hatcast.agents.recovery.outputs import OutputReader
+from hatcast.agents.recovery.outputs import LogRange, OutputReader
+from hatcast.agents.recovery.starts import Start, lost_topic, starts_of
 from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.calendar import Calendar
@@ -178,10 +179,15 @@ class LedgerRecovery:
         self._must_catch_up = False
         try:
             # Read before the topics: if Redis goes back after this, its sequences differ from these.
-            sequences = (await self._store.read_state(wanted)).sequences
+            before = await self._store.read_state(wanted)
             domain = await self._domain()
-            ends = await self._ends(domain)
-            missing = await self._adopter.adopt(domain, RecoveryCheck.finished(guard.token), ends)
+            adopted = await self._store.adopted()
+            logs = await self._logs(domain)
+            starts, ends = starts_of(domain, adopted, logs), {each: log.end for each, log in logs.items()}
+            if lost := lost_topic(domain, starts):  # only a recovery may replace the position that shows it
+                log.warning("an output topic has lost records", topic=lost[0], found=lost[1])
+                return await self._recover(before)
+            missing = await self._adopter.adopt(domain, RecoveryCheck.finished(guard.token), starts, ends)
             is_sealed = not await self._store.seals.missing(domain.sealed)
             state = await self._store.read_state(wanted)
         except RecoveryEnded:
@@ -199,7 +205,7 @@ class LedgerRecovery:
         if state.token != guard.token:
             guard.reset()
             return None
-        guard.own(sequences)
+        guard.own(before.sequences)
         self.caught_up_to = ends
         self._caught_up_at = sent
         return True
@@ -228,8 +234,11 @@ class LedgerRecovery:
             check_lost((await self._store.seals.missing(domain.sealed)).values(), self._calendar)
             await self._store.seals.restore(check, domain.sealed, domain.days)
             ends = await self._store.ends()
-            await self._losses.check(domain, ends)
-            adopted = await self._adopter.adopt(domain, check, ends)
+            starts = await self._starts(domain, ends)
+            if lost := lost_topic(domain, starts):
+                await self._losses.check(domain, lost, starts, ends)
+                log.warning("kept what a lost topic may have had", releases=await self._unsent.keep(domain, attempt))
+            adopted = await self._adopter.adopt(domain, check, starts, ends)
             discarded = await self._unsent.discard(domain, attempt)
             if discarded.number:
                 log.warning("discarded releases that were never sent", releases=discarded.number)
@@ -266,9 +275,17 @@ class LedgerRecovery:
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
         """Fence all publishers, then store where the output topics end; False if another recovery has begun."""
         await self.producers.fence(domain.publishing)
-        return await self._store.store_ends(attempt, await self._ends(domain))
+        ends = {each: log.end for each, log in (await self._logs(domain)).items()}
+        return await self._store.store_ends(attempt, ends)
 
-    async def _ends(self, domain: Domain) -> dict[OutputPartition, Position]:
+    async def _starts(self, domain: Domain, ends: Mapping[OutputPartition, Position]) -> dict[OutputPartition, Start]:
+        """Return where this worker starts in a recovery that reads to these ends."""
+        adopted = await self._store.adopted()
+        ids = {each.topic: end.topic_id for each, end in ends.items()}
+        logs = await asyncio.to_thread(self._reader.ranges, ids)
+        return starts_of(domain, adopted, {each: logs[each] for each in ends})
+
+    async def _logs(self, domain: Domain) -> dict[OutputPartition, LogRange]:
         try:
             ids = await self._topic_ids(sorted(domain.outputs))
         except UnknownTopicOrPartitionError:
@@ -280,4 +297,4 @@ class LedgerRecovery:
                 )
             self._has_warned = True
             raise
-        return await asyncio.to_thread(self._reader.ends, ids)
+        return await asyncio.to_thread(self._reader.ranges, ids)

@@ -1,4 +1,4 @@
-"""Losses of a ledger recovery: releases that only `hats.budget` counts, and unsent records, which it discards."""
+"""Losses of a ledger recovery: releases that only `hats.budget` counts, and unsent records, discarded or kept."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -9,9 +9,10 @@ import structlog
 
 from hatcast.agents.monitoring.declarations import RELEASES_LACKING
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.recovery.domain import Domain, offset_of
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents
+from hatcast.agents.recovery.starts import Start
 from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.ledger import rows
@@ -47,25 +48,24 @@ class LostReleases:
         self._reader = reader
         self._decode = decode
 
-    async def check(self, domain: Domain, ends: Mapping[OutputPartition, Position]) -> None:
-        """Raise HatcastError if a topic has lost records, and releases are lacking. Call before the adoption."""
-        partitions = [partition for partition in ends if partition.topic in domain.releases]
-        adopted = await self._store.adopted()
-        ranges = await asyncio.to_thread(self._reader.ranges, partitions)
-        for partition in partitions:
-            known = [
-                position for position in (adopted.get(partition), domain.read_from(partition)) if position is not None
-            ]
-            if (shown := _shown(known, ends[partition].topic_id, *ranges[partition])) is None:
-                continue
-            lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, ends))
-            if lacking:
-                (name, date), number = min(lacking.items())
-                raise HatcastError(
-                    f"topic {partition.topic} {shown}, and {number} releases of policy {name!r} on {date} that"
-                    f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
-                )
-            return
+    async def check(
+        self,
+        domain: Domain,
+        lost: tuple[str, str],
+        starts: Mapping[OutputPartition, Start],
+        ends: Mapping[OutputPartition, Position],
+    ) -> None:
+        """Raise HatcastError if releases are lacking. Call before the adoption.
+
+        lost   a topic that lost records, and what shows it
+        """
+        lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, starts, ends))
+        if lacking:
+            (name, date), number = min(lacking.items())
+            raise HatcastError(
+                f"topic {' '.join(lost)}, and {number} releases of policy {name!r} on {date} that"
+                f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
+            )
 
     async def warn(self, domain: Domain, budgets: Mapping[Day, int]) -> None:
         """Log and count the releases that are lacking after an adoption.
@@ -96,13 +96,13 @@ class LostReleases:
         return found
 
     def _read(
-        self, domain: Domain, ends: Mapping[OutputPartition, Position]
+        self, domain: Domain, starts: Mapping[OutputPartition, Start], ends: Mapping[OutputPartition, Position]
     ) -> tuple[dict[Day, int], dict[Day, set[str]]]:
         """Return the counts of the newest budget records, and the ids of the charged releases on the topics."""
-        starts = {partition: offset_of(domain.read_from(partition), end) for partition, end in ends.items()}
+        first = {each: starts[each].unsealed for each in ends}
         budgets: dict[Day, tuple[int, int]] = {}
         sent: dict[Day, set[str]] = {}
-        for batch in self._reader.read(starts, {partition: end.offset for partition, end in ends.items()}):
+        for batch in self._reader.read(first, {partition: end.offset for partition, end in ends.items()}):
             contents = self._decode(domain, batch)
             for day, budget in contents.budgets.items():
                 budgets[day] = max(budgets.get(day, (0, 0)), (budget.seq, budget.releases))
@@ -110,23 +110,6 @@ class LostReleases:
                 if release.charge:
                     sent.setdefault((release.name, release.date), set()).add(release.release_id)
         return {day: releases for day, (_, releases) in budgets.items()}, sent
-
-
-def _shown(known: Iterable[Position], topic_id: str, start: int, end: int) -> str | None:
-    """Return what shows that a partition lost records which were not read; None if nothing does.
-
-    known        positions up to which records were read: the adopted one, and where unsealed days begin
-    start, end   of the log as it is now: others that share the topic, and this recovery, may be past its stored ends
-    """
-    known = list(known)
-    if any(position.topic_id and topic_id and position.topic_id != topic_id for position in known):
-        return "was deleted and created again"
-    read_to = max((position.offset for position in known), default=0)
-    if end < read_to:
-        return f"ends at offset {end}, though it was read up to {read_to}"
-    if start > read_to:
-        return f"begins at offset {start}, though it was read up to {read_to} only"
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,33 +121,44 @@ class Discarded:
 
 
 class Unsent:
-    """Discards unsent records. Several workers may do it at the same time: the second one finds nothing."""
+    """Discards or keeps unsent records. Several workers may do it at the same time: the second one finds nothing."""
 
     def __init__(self, policy: Policy, store: UnsentStore) -> None:
         self._policy_id = policy.policy_id
         self._fineness: Fineness = fineness_of(policy)
         self._store = store
 
+    async def keep(self, domain: Domain, attempt: Attempt) -> int:
+        """Keep all unsent records of the domain, with their charges: a topic that lost records may have had them.
+
+        Return how many there were. Call before the adoption. Raises RecoveryEnded if the attempt is over.
+        """
+        number, unreadable = 0, set[Day]()
+        for day in _open_days(domain, await self._store.nonces()):
+            async for record in self._records(day, unreadable):
+                await self._store.keep(attempt, record)
+                number += 1
+        return number
+
     async def discard(self, domain: Domain, attempt: Attempt) -> Discarded:
         """Discard all unsent records of the domain, after all sent ones are adopted.
 
         Raises RecoveryEnded if the attempt is over.
         """
-        number, unreadable = 0, set[tuple[str, str]]()
+        number, unreadable = 0, set[Day]()
         while True:
             before, nonces = number, await self._store.nonces()
-            days = [(name, date) for date in nonces if date != rows.TOTAL for name in domain.partitions]
-            for day in (day for day in days if not domain.is_sealed(*day)):
+            for day in _open_days(domain, nonces):
                 async for record in self._records(day, unreadable):
                     await self._store.discard(attempt, record)
                     number += 1
             # Sealed days too: an answer to a query over days charges each day of its period.
-            await self._store.unreserve(attempt, days)
+            await self._store.unreserve(attempt, _days(domain, nonces))
             # Otherwise look again: as long as these nonces stay, nothing unsent is there.
             if number == before and await self._store.nonces() == nonces:
                 return Discarded(number, nonces)
 
-    async def _records(self, day: tuple[str, str], unreadable: set[tuple[str, str]]) -> AsyncIterator[Published]:
+    async def _records(self, day: Day, unreadable: set[Day]) -> AsyncIterator[Published]:
         """Yield the unsent records of a policy and date; `unreadable` has the days that were logged."""
         for record in (await self._store.records(*day)).values():
             try:
@@ -174,3 +168,11 @@ class Unsent:
                     name, date = day
                     log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
                 unreadable.add(day)
+
+
+def _days(domain: Domain, nonces: Nonces) -> list[Day]:
+    return [(name, date) for date in nonces if date != rows.TOTAL for name in domain.partitions]
+
+
+def _open_days(domain: Domain, nonces: Nonces) -> list[Day]:
+    return [day for day in _days(domain, nonces) if not domain.is_sealed(*day)]

@@ -6,7 +6,7 @@ It reads the records of aborted transactions too: a consumer that reads uncommit
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.aio import KafkaConnectionError
@@ -29,6 +29,13 @@ _FETCH_OPTIONS: Final = {
     "max.partition.fetch.bytes": 1_048_576,
     "fetch.max.bytes": 8_388_608,
 }
+
+
+class LogRange(NamedTuple):
+    """What an output partition has: its first offset, and the position after its last record."""
+
+    start: int
+    end: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,8 @@ class OutputReader:
         self._source = settings.topics.telemetry
         self._committed_reader: tuple[Consumer, ExitStack] | None = None  # for `committed`
 
-    def ends(self, topics: Mapping[str, str]) -> dict[OutputPartition, Position]:
-        """Return the end of every partition of some topics, open transactions included.
+    def ranges(self, topics: Mapping[str, str]) -> dict[OutputPartition, LogRange]:
+        """Return the present range of every partition of some topics, open transactions included.
 
         topics   name -> Kafka's id, "" if the broker has none
         Raises if a topic cannot be read: it does not count as empty.
@@ -71,14 +78,9 @@ class OutputReader:
                 if metadata.error is not None or not metadata.partitions:
                     raise KafkaConnectionError(f"{topic}: {metadata.error}")
                 for partition in sorted(metadata.partitions):
-                    output = OutputPartition(topic, partition)
-                    found[output] = Position(topic_id, _range(consumer, output)[1])
+                    start, end = _range(consumer, OutputPartition(topic, partition))
+                    found[OutputPartition(topic, partition)] = LogRange(start, Position(topic_id, end))
         return found
-
-    def ranges(self, partitions: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, int]]:
-        """Ask for the present first offset and end of each partition."""
-        with self._consumer("read_uncommitted") as consumer:
-            return {partition: _range(consumer, partition) for partition in partitions}
 
     def read(
         self, starts: Mapping[OutputPartition, int], ends: Mapping[OutputPartition, int]

@@ -19,7 +19,15 @@ from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Posit
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
-from hatcast.stream.ledger.unsent import discard, record_rows, supersede, unreserve, unreserve_rows
+from hatcast.stream.ledger.unsent import (
+    discard,
+    keep,
+    keep_rows,
+    record_rows,
+    supersede,
+    unreserve,
+    unreserve_rows,
+)
 from hatcast.stream.ledger.view import Wanted, merged
 
 _BATCH: Final = 100  # days of one decision
@@ -63,6 +71,10 @@ class UnsentStore(DomainRows):
             states = {key(name, record.horizon): {cell} for key in (rows.states, rows.states_before)}
             wanted = merged(wanted, states)
         await self._rows.decide(wanted, lambda view: discard(view, attempt.token, record))
+
+    async def keep(self, attempt: Attempt, record: Published) -> None:
+        """Keep an unsent record with what its dates have reserved. Raises RecoveryEnded if the attempt is over."""
+        await self._rows.decide(keep_rows(record), lambda view: keep(view, attempt.token, record))
 
     async def unreserve(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
         """Remove reservations that no topic has reported.

@@ -67,8 +67,8 @@ class MeansReader:
 
         They are not while a transaction before the end is open: it may hide committed records behind it.
         """
-        outputs = OutputReader(self._settings).ends({self._topic: ""})
-        ends = {output.partition: position.offset for output, position in outputs.items()}
+        outputs = OutputReader(self._settings).ranges({self._topic: ""})
+        ends = {output.partition: log.end.offset for output, log in outputs.items()}
         pending = {partition for partition, end in ends.items() if self.positions.get(partition, 0) < end}
         found: list[ReadRelease] = []
         with open_consumer(self._settings, "estimates", _FETCH_OPTIONS) as consumer, connection_errors():

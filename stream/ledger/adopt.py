@@ -158,10 +158,13 @@ def _oldest(batch: AdoptionBatch, name: str, date: str) -> str:
 
 
 def _store_oldest(draft: Draft, batch: AdoptionBatch, name: str, date: str, first: int) -> None:
-    """Store the first record of a day, which its seal will contain. In a recreated topic the offsets start again."""
+    """Store the first record of a day, which its seal will contain. Offsets may start again: in a topic that was
+    recreated, or where one was cut off.
+    """
     field, own = _oldest(batch, name, date), Position(batch.following.topic_id, first)
     stored = draft.get(rows.OLDEST, field)
-    if stored is None or position_of(rows.OLDEST, stored).topic_id != own.topic_id:
+    known = None if stored is None else position_of(rows.OLDEST, stored)
+    if known is None or known.topic_id != own.topic_id or own.offset < known.offset:
         draft.set(rows.OLDEST, field, own.stored.encode())
 
 

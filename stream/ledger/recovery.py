@@ -177,8 +177,6 @@ def has_adopted(draft: Draft, partition: str, end: bytes | None) -> bool:
     if end is None:
         return False
     known, last = draft.compare(rows.ADOPTED, partition), position_of(rows.ENDS, end)
-    if last.offset == 0:
-        return True
     if known is None:
         return False
     adopted = position_of(rows.ADOPTED, known)

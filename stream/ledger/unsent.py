@@ -1,7 +1,8 @@
-"""Unsent records of a ledger: a recovery replaces them by the sent ones, or discards them.
+"""Unsent records of a ledger: a recovery replaces them by the sent ones, discards them, or keeps them.
 
 During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
-record that is on no topic by then was never sent.    [decisions/0004; docs/proofs.md, "One ledger"]
+record that is on no topic by then was never sent, or a topic has lost it.    [decisions/0004; docs/proofs.md, "One
+ledger"]
 """
 
 from collections.abc import Sequence
@@ -77,6 +78,38 @@ def discard(view: View, attempt: str, record: Published) -> Decision[bool]:
     return Decision(result=True, changes=draft.changes)
 
 
+def keep_rows(record: Published) -> Wanted:
+    """Return what `keep` reads."""
+    date, name, id_ = record.date, record.name, record.release_id
+    of_dates = {key: None for each in _dates(record) for key in (rows.ledger(each), rows.levels(each, name))}
+    return {
+        rows.RECOVERY: {"attempt"},
+        rows.NONCES: _dates(record),
+        rows.releases(date, name): {id_},
+        rows.published(date, name): {id_},
+        rows.seen(date, name): {id_},
+        **of_dates,
+    }
+
+
+def keep(view: View, attempt: str, record: Published) -> Decision[None]:
+    """Mark an unsent record as seen, and what its dates have reserved as reported. Raises RecoveryEnded.
+
+    A topic that lost records may have had this one: its bytes are sent again, and its costs stay.
+    """
+    draft, date, name, id_ = Draft(view), record.date, record.name, record.release_id
+    require(draft, RecoveryCheck.in_progress(attempt))
+    is_published = draft.has_member(rows.published(date, name), id_)
+    if draft.get(rows.releases(date, name), id_) == record.record and not is_published:
+        draft.add_member(rows.seen(date, name), id_)
+        for each in _dates(record):
+            book = Book.read(draft, name, each, cap=None)
+            for query, reserved in book.queries.items():
+                book.restore(query, reserved.places, reserved.epsilon)
+            book.write()
+    return Decision(None, draft.changes)
+
+
 def unreserve(view: View, attempt: str, days: Sequence[tuple[str, str]]) -> Decision[None]:
     """Remove reservations that no output topic has reported.
 
@@ -98,6 +131,11 @@ def unreserve_rows(days: Sequence[tuple[str, str]]) -> Wanted:
     for name, date in days:
         whole |= {rows.ledger(date): None, rows.levels(date, name): None}
     return {rows.RECOVERY: {"attempt"}, rows.NONCES: dates, **whole}
+
+
+def _dates(record: Published) -> list[str]:
+    """Return the local dates that a record charges: those of a query's period, or its own."""
+    return [record.date] if record.answered is None else [*record.answered.period.dates]
 
 
 def _lower_committed(draft: Draft, name: str) -> None:

@@ -1,0 +1,60 @@
+"""Where reading the output topics starts, and what shows that a topic lost records that were read, or would have been.
+
+The adopted position shows a loss only until it is replaced, so whoever replaces it has acted on the loss before: see
+`LedgerRecovery`.    [docs/proofs.md, "One ledger", step 9]
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import LogRange
+from hatcast.stream.ledger.adoption import OutputPartition, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading one output partition starts."""
+
+    stored: Position | None  # the adopted position in Redis
+    first: Position  # the first record to read
+    unsealed: int  # offset before which all records are of sealed days
+    lost: str  # what shows that the partition lost records; "" if nothing does
+
+
+def starts_of(
+    domain: Domain, adopted: Mapping[OutputPartition, Position], logs: Mapping[OutputPartition, LogRange]
+) -> dict[OutputPartition, Start]:
+    """Return where to start in each partition.
+
+    logs   asked for after `adopted` was read: other workers, and others that share a topic, may be further by then
+    """
+    return {each: _start_of(adopted.get(each), domain.unsealed_from(each), log) for each, log in logs.items()}
+
+
+def lost_topic(domain: Domain, starts: Mapping[OutputPartition, Start]) -> tuple[str, str] | None:
+    """Return a topic of releases that lost records, and what shows it; None if no topic did."""
+    found = ((each.topic, start.lost) for each, start in starts.items() if start.lost and each.topic in domain.releases)
+    return next(found, None)
+
+
+def offset_of(known: Position | None, topic_id: str) -> int:
+    """Return the offset of a known position of a partition; 0 if it is None or of another topic of the same name."""
+    return known.offset if known is not None and known.topic_id == topic_id else 0
+
+
+def _start_of(adopted: Position | None, unsealed_from: Iterable[Position], log: LogRange) -> Start:
+    topic_id, end = log.end
+    sealed = [*unsealed_from]
+    unsealed = max((offset_of(each, topic_id) for each in sealed), default=0)
+    read_to, lost = max(offset_of(adopted, topic_id), unsealed), ""
+    known = sealed if adopted is None else [adopted]
+    if known and all(each.topic_id and topic_id and each.topic_id != topic_id for each in known):
+        lost = "was deleted and created again"
+    elif end < read_to:
+        lost = f"ends at offset {end}, though it was read up to {read_to}"
+    elif log.start > read_to:
+        lost = f"begins at offset {log.start}, though it was read up to {read_to} only"
+    # A log that was cut off has grown again since, from an offset that nobody knows.
+    first = min(unsealed, end) if lost else read_to
+    return Start(adopted, Position(topic_id, first), unsealed, lost)
