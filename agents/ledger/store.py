@@ -73,7 +73,7 @@ def at_once(decision: Coroutine[Any, Any, R]) -> R:
 
 # Rows as this process left them: its next commit needs no read, since its apply compares all that it is decided from.
 #
-# [docs/proofs.md, "One ledger", step 12]
+# [docs/proofs.md, "One ledger", step 13]
 _NEW: Final = ("releases:", "costs:")  # a commit rarely finds one that it names
 _NOT_KEPT: Final = (*_NEW, "published:")
 _NOTHING: Final = View({}, {})

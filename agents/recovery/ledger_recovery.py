@@ -237,7 +237,8 @@ class LedgerRecovery:
             starts = await self._starts(domain, ends)
             if lost := lost_topic(domain, starts):
                 await self._losses.check(domain, lost, starts, ends)
-                log.warning("kept what a lost topic may have had", releases=await self._unsent.keep(domain, attempt))
+                if kept := await self._unsent.keep(domain, attempt):
+                    log.warning("kept what the topic may have had", releases=kept)
             adopted = await self._adopter.adopt(domain, check, starts, ends)
             discarded = await self._unsent.discard(domain, attempt)
             if discarded.number:

@@ -33,9 +33,9 @@ def starts_of(
 
 
 def lost_topic(domain: Domain, starts: Mapping[OutputPartition, Start]) -> tuple[str, str] | None:
-    """Return a topic of releases that lost records, and what shows it; None if no topic did."""
+    """Return the first topic of releases, by name, that lost records, and what shows it; None if none did."""
     found = ((each.topic, start.lost) for each, start in starts.items() if start.lost and each.topic in domain.releases)
-    return next(found, None)
+    return min(found, default=None)
 
 
 def offset_of(known: Position | None, topic_id: str) -> int:

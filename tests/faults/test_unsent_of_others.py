@@ -14,7 +14,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.adoption import Position, Published
+from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
 from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck
@@ -22,7 +22,7 @@ from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy
 from tests.faults.test_unsent import told
-from tests.integration.recovering import OUTPUT, adopt, guard_of, guard_of_all, restore
+from tests.integration.recovering import adopt, finish, guard_of, guard_of_all, restore
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -85,11 +85,6 @@ async def began(redis: Redis, name: str, policy: Policy) -> tuple[RecoveryStore,
     store = RecoveryStore(redis, name, policy.name)
     await redis.hdel(DomainKeys(name).row(rows.RECOVERY), "token")
     return store, await store.begin()
-
-
-async def finish(store: RecoveryStore, attempt: Attempt) -> None:
-    assert await store.store_ends(attempt, {OUTPUT: Position("", 0)})
-    assert await store.finish(attempt, {}, {})
 
 
 def run(server: RedisServer, body: Callable[[Redis, str], Awaitable[None]]) -> None:

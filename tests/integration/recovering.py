@@ -15,7 +15,7 @@ from hatcast.agents.redis.recovery import RecoveryStore, SealStore
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.sealing import Sealer
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
-from hatcast.stream.ledger.recovery import RecoveryCheck
+from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck
 from hatcast.stream.ledger.rejections import RecordsMissing
 from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.harness import Pipeline
@@ -55,10 +55,15 @@ async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int 
     """What owns all release partitions of a domain in which nothing was ever published: its recovery reads nothing."""
     store = RecoveryStore(redis, domain, name)
     if not (await store.read_state()).token:
-        attempt = await store.begin()
-        assert await store.store_ends(attempt, {OUTPUT: Position("", 0)})
-        assert await store.finish(attempt, {}, {})
+        await finish(store, await store.begin())
     return await guard_of(store, partitions)
+
+
+async def finish(store: RecoveryStore, attempt: Attempt) -> None:
+    """Finish a recovery for which nothing was published."""
+    assert await store.store_ends(attempt, {OUTPUT: Position("", 0)})
+    await adopt(store, RecoveryCheck.in_progress(attempt.token), [])
+    assert await store.finish(attempt, {}, {})
 
 
 async def guard_of(store: RecoveryStore, partitions: int = PARTITIONS) -> CommitGuard:

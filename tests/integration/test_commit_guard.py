@@ -13,10 +13,9 @@ from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.stored_values import Damaged
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Unrecovered
-from tests.integration.recovering import guard_of_all
+from tests.integration.recovering import finish, guard_of_all
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -56,9 +55,7 @@ async def opened(server: RedisServer) -> AsyncIterator[Ledger]:
 
 async def recovered_by_another(ledger: Ledger) -> None:
     """Another worker recovers the ledger."""
-    attempt = await ledger.recovery.begin()
-    assert await ledger.recovery.store_ends(attempt, {OutputPartition("none", 0): Position("", 0)})
-    assert await ledger.recovery.finish(attempt, {}, {})
+    await finish(ledger.recovery, await ledger.recovery.begin())
 
 
 async def recovery_began(ledger: Ledger) -> None:

@@ -106,7 +106,7 @@ async def _refuse_each(url: str) -> None:
             "answer": lambda: ledger.commit([answer], CommitGuard(token, {0: 1})),
             "reserve_clustering": lambda: clusterings.reserve("clustering-1", DATE, 10**9),
             "restore_reservation": lambda: restore(recovery, finished, answered=[answered]),
-            "adopt": lambda: recovery.adopt(RecoveryCheck.finished(token), _chunk(1), _ids(1)),
+            "adopt": lambda: recovery.adopt(RecoveryCheck.finished(token), _chunk(1, Position("", 0)), _ids(1)),
             "supersede": lambda: recovery.supersede(finished, _published(1)[0], replace(_published(1)[0], record=b"y")),
             "restore_budget": lambda: restore(recovery, finished, [budget]),
             "advance_progress": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
@@ -152,9 +152,9 @@ def _ids(records: int) -> frozenset[str]:
     return frozenset(record.release_id for record in _published(records))
 
 
-def _chunk(records: int) -> AdoptionBatch:
+def _chunk(records: int, known: Position | None = None) -> AdoptionBatch:
     """The first records of an output partition."""
-    return AdoptionBatch(OUTPUT, None, Position("", records), list(enumerate(_published(records))))
+    return AdoptionBatch(OUTPUT, known, Position("", records), list(enumerate(_published(records))))
 
 
 async def _everything(redis: Redis) -> dict[bytes, bytes | None]:

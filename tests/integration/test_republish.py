@@ -46,7 +46,12 @@ def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owne
     assert worker.terminate() == 0
     before, day = pipeline.published(), charged(pipeline)
     pipeline.kafka.delete_topics([topics.means, topics.budget])
-    assert_refused(pipeline.hatcast("republish", "2022-01-01"), "nothing of 2022-01-01 was published", DATE)
+    refused = pipeline.hatcast("republish", "2022-01-01")
+    assert refused.code == 1
+    assert "an output topic has lost records" in refused.err
+    assert refused.err.splitlines()[-1] == (
+        f"hatcast: nothing of 2022-01-01 was published. Stored are the releases of {DATE}"
+    )
     done = pipeline.hatcast("republish", DATE)
     assert (done.code, done.out, done.err) == (0, f"republished 6 releases of {DATE}\n", "")
     assert pipeline.published() == before, "one value of each release, with its id"

@@ -38,10 +38,18 @@ from hatcast.stream.ledger.recovery import (
     store_ends,
 )
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
-from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, restore_days, restore_seals, seal, shrink
+from hatcast.stream.ledger.sealed_days import (
+    Sealed,
+    SealedDay,
+    restore_days,
+    restore_seals,
+    seal,
+    shrink,
+    starts_of,
+)
 from hatcast.stream.ledger.summary import summary_of
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
-from hatcast.stream.ledger.unsent import discard, supersede, unreserve
+from hatcast.stream.ledger.unsent import discard, keep, supersede, unreserve
 from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, Unread, View, Wanted, merged
 from hatcast.stream.policy.query import Period
 from hatcast.stream.units import NANO
@@ -83,6 +91,7 @@ class Recoveries(RuleBasedStateMachine):
         super().__init__()
         self.store = self.new_store()
         self.topic: list[Published] = []
+        self.topic_id = ""
         self.workers = [Worker() for _ in WORKERS]
         self.copies: list[Rows] = []
         self.attempts = self.drawn = 0
@@ -135,7 +144,7 @@ class Recoveries(RuleBasedStateMachine):
         if decision.changes.is_empty or at_once(self.store.apply(decision.changes)):
             own.attempt, own.pending = decision.result.token, None
             if not decision.result.is_fenced:
-                ends = {PLACE: Position("", len(self.topic))}
+                ends = {PLACE: Position(self.topic_id, len(self.topic))}
                 at_once(self.store.apply(self.read({}, lambda view: store_ends(view, own.attempt, ends)).changes))
 
     @precondition(lambda self: any(each.attempt and each.pending is None for each in self.workers))
@@ -151,13 +160,15 @@ class Recoveries(RuleBasedStateMachine):
 
     def _next(self, own: Worker, size: int) -> tuple[Decision[Any], Callable[[], None]]:
         check, ends = RecoveryCheck.in_progress(own.attempt), self.row(rows.ENDS, PLACE.field)
-        end = 0 if ends is None else position_of(rows.ENDS, ends).offset
+        topic_id, end = (self.topic_id, 0) if ends is None else position_of(rows.ENDS, ends)
         stored = self.row(rows.ADOPTED, PLACE.field)
         known = None if stored is None else position_of(rows.ADOPTED, stored)
-        at = 0 if known is None else known.offset
+        if known is None or known.topic_id != topic_id:
+            return self._start(own, known, Position(topic_id, 0)), _nothing
+        at = known.offset
         if at < end:
             some = list(enumerate(self.topic[at : min(at + size, end)], at))
-            batch = AdoptionBatch(PLACE, known, Position("", at + len(some)), some)
+            batch = AdoptionBatch(PLACE, known, Position(topic_id, at + len(some)), some)
             try:
                 return self._adopt(check, batch, frozenset()), _nothing
             except RecordsMissing as lacking:
@@ -166,15 +177,26 @@ class Recoveries(RuleBasedStateMachine):
                 sent = next(each for _, each in some if each.release_id in lacking.different)
                 here = parsed(self.row(rows.releases(DATES[0], NAME), sent.release_id) or b"")
                 return self.read({}, lambda view: supersede(view, check, here, sent, in_kafka=False)), _nothing
-        sent_ids = {each.release_id for each in self.topic}
-        here = at_once(self.store.read({rows.releases(DATES[0], NAME): None})).whole(rows.releases(DATES[0], NAME))
-        for name, record in here.items():
-            if name not in sent_ids:
-                return self.read({}, partial(discard, attempt=own.attempt, record=parsed(record))), _nothing
+        for record in self.unsent():
+            return self.read({}, partial(discard, attempt=own.attempt, record=record)), _nothing
         nonces = dict(at_once(self.store.read({rows.NONCES: None})).whole(rows.NONCES))
         decision = self.read({}, lambda view: finish(view, own.attempt, {}, nonces))
         # An older recovery that a copy brought back ends earlier: workers know its generation, and begin another one.
         return decision, self.is_whole if decision.result and end == len(self.topic) else _nothing
+
+    def _start(self, own: Worker, known: Position | None, first: Position) -> Decision[Any]:
+        """Store where reading starts, once what a lost topic may have had is kept."""
+        for record in [] if known is None else self.unsent():
+            kept: Decision[Any] = self.read({}, partial(keep, attempt=own.attempt, record=record))
+            return kept
+        return self._adopt(RecoveryCheck.in_progress(own.attempt), AdoptionBatch(PLACE, known, first, []), frozenset())
+
+    def unsent(self) -> list[Published]:
+        """The records of the store without a mark."""
+        keys = [row(DATES[0], NAME) for row in (rows.releases, rows.published, rows.seen)]
+        view = at_once(self.store.read(dict.fromkeys(keys)))
+        here, published, seen = (view.whole(key) for key in keys)
+        return [parsed(record) for name, record in here.items() if name not in published.keys() | seen.keys()]
 
     def _adopt(self, check: RecoveryCheck, batch: AdoptionBatch, missing: frozenset[str]) -> Decision[None]:
         found: Decision[None] = self.read(
@@ -224,6 +246,39 @@ class Recoveries(RuleBasedStateMachine):
         assert day.total.spent == day.epsilon_user_day
 
 
+class Losses(Recoveries):
+    """Workers that send what they commit, die before they mark it, and lose the topic; the store does not go back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[str, bytes] = {}  # whatever a reader of the topics may have
+
+    @precondition(lambda self: self.row(rows.RECOVERY, "token") is not None)
+    @rule()
+    def send(self) -> None:
+        """Send what the ledger has and no mark says to be sent: what was kept, too."""
+        key = rows.releases(DATES[0], NAME)
+        here = at_once(self.store.read({key: None})).whole(key)
+        for record in map(parsed, here.values()):
+            assert self.sent.setdefault(record.release_id, record.record) == record.record, "a second value"
+            self.topic.append(record)
+
+    @rule()
+    def lose(self) -> None:
+        """The topic is made again. A recovery that has its end of before reads what is left."""
+        if self.row(rows.RECOVERY, "attempt") is None:
+            self.topic, self.topic_id = [], f"{self.topic_id}+"
+
+    send_from_elsewhere = go_back = None  # type: ignore[assignment]  # no rules here: a second fault
+
+    def is_whole(self) -> None:
+        """What may have been read is there as it was sent; the rest of the ledger was kept, and will be sent."""
+        key = rows.releases(DATES[0], NAME)
+        here = at_once(self.store.read({key: None})).whole(key)
+        assert self.sent.items() <= here.items()
+        assert not self.unsent()
+
+
 _CHECKED = {"ledger", "costs", "levels", "total", "nonces", "last", "unsealed", "releases"}
 
 
@@ -241,6 +296,10 @@ STEPS = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 def test_whoever_finishes_a_recovery_has_what_was_sent_whatever_others_do_meanwhile() -> None:
     run_state_machine_as_test(Recoveries, settings=STEPS)
+
+
+def test_what_was_sent_and_not_marked_keeps_its_value_wherever_its_topic_is_lost() -> None:
+    run_state_machine_as_test(Losses, settings=STEPS)
 
 
 # What a recovery does, one by one. Each compares the recovery that calls it.
@@ -264,6 +323,7 @@ STEPS_OF_A_RECOVERY: dict[str, Callable[[View], Decision[Any]]] = {
     ),
     "supersede": lambda view: supersede(view, CHECK, SENT, OTHER, in_kafka=True),
     "discard": lambda view: discard(view, "attempt 1", SENT),
+    "keep": lambda view: keep(view, "attempt 1", SENT),
     "unreserve": lambda view: unreserve(view, "attempt 1", [(NAME, DATES[0])]),
     "restore a sealed day": lambda view: restore_days(view, CHECK, [LOST], {"lost": DATES[0]}),
     "restore a seal": lambda view: restore_seals(
@@ -312,7 +372,7 @@ def test_a_step_of_a_recovery_is_stale_once_the_recovery_has_ended(step: str) ->
 
 
 def test_a_date_that_changed_between_read_and_apply_stops_each_step_that_read_it() -> None:
-    for step in ("supersede", "discard", "unreserve", "adopt a budget", "adopt an answer"):
+    for step in ("supersede", "discard", "keep", "unreserve", "adopt a budget", "adopt an answer"):
         of = recovering()
         decision = of.read({}, STEPS_OF_A_RECOVERY[step])
         assert at_once(of.store.apply(RowChanges(nonces={DATES[0]: None})))
@@ -326,6 +386,18 @@ def test_a_record_that_is_found_on_a_topic_between_read_and_apply_is_not_discard
         assert at_once(of.store.apply(RowChanges(set={mark(DATES[0], NAME): {SENT.release_id: b""}})))
         assert not at_once(of.store.apply(decision.changes))
         assert not of.read({}, STEPS_OF_A_RECOVERY["discard"]).result
+
+
+def test_a_record_that_is_kept_keeps_what_its_date_has_reserved() -> None:
+    of = recovering()
+    before = of.read({}, lambda view: summary_of(view, FREE, DATES[0]))
+    for step in ("keep", "unreserve"):
+        assert at_once(of.store.apply(of.read({}, STEPS_OF_A_RECOVERY[step]).changes))
+    after = of.read({}, lambda view: summary_of(view, FREE, DATES[0]))
+    assert (after.queries, after.total.spent) == (before.queries, before.total.spent)
+    assert after.queries
+    assert not of.read({}, STEPS_OF_A_RECOVERY["discard"]).result
+    assert of.read({}, lambda view: keep(view, "attempt 1", OTHER)).changes.is_empty, "another record is stored"
 
 
 def test_a_copy_that_brings_an_unsent_record_back_amid_a_recovery_lets_nobody_finish_it() -> None:
@@ -373,6 +445,18 @@ def test_a_day_is_sealed_once_and_its_summary_stays() -> None:
     assert at_once(of.store.apply(of.read({}, lambda view: shrink(view, NAME, DATES[0])).changes))
     assert rows.releases(DATES[0], NAME) not in of.store.rows
     assert of.read({}, lambda view: summary_of(view, FREE, DATES[0])) == before
+
+
+def test_a_seal_leaves_the_first_record_of_the_next_days_also_where_a_topic_was_cut_off_before_it() -> None:
+    of, known = recovering(), None
+    for first, record in ((5, published("b", 2, NANO)), (1, published("c", 3, NANO)), (2, published("b", 2, NANO))):
+        before = Position("", first)
+        at_once(of.store.apply(of._adopt(CHECK, AdoptionBatch(PLACE, known, before, []), frozenset()).changes))
+        known = Position("", first + 1)
+        batch = AdoptionBatch(PLACE, before, known, [(first, record)])
+        assert at_once(of.store.apply(of._adopt(CHECK, batch, frozenset({record.release_id})).changes))
+    view = at_once(of.store.read({rows.ADOPTED: None, rows.OLDEST: None}))
+    assert starts_of(view, DATES[0], "another")["means"].offsets == {0: 1}
 
 
 def test_a_record_that_was_sent_replaces_the_one_here_with_its_charge() -> None:
