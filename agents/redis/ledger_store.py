@@ -170,13 +170,13 @@ class LedgerStore(DomainRows):
         ]
 
     async def records(self, date: str) -> dict[str, bytes]:
-        """Return release_id -> record of all stored records of a date."""
+        """Return release_id -> record of all stored records of a date. Raises Damaged."""
         names: Any = await self._redis.hkeys(self._releases(date))  # bytes, but the types allow text
         found: dict[str, bytes] = {}
         for start in range(0, len(names), _READ):
             some = names[start : start + _READ]
             records: Any = await self._redis.hmget(self._releases(date), some)
-            found |= {name.decode(): record for name, record in zip(some, records, strict=True) if record is not None}
+            found |= records_of(self._releases(date), some, records)
         return found
 
     async def count_missing(self, date: str, release_ids: Sequence[str]) -> int:

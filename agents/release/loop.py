@@ -69,8 +69,8 @@ class ReleaseLoop:
         while going_on:
             try:
                 await self.round(stopping)
-            except (ProducerGone, Behind):  # in a rebalance or recovery: this worker may take it over again
-                log.info("release partition taken over by another worker")
+            except (ProducerGone, Behind) as error:  # in a rebalance or recovery: it may take them over again
+                log.info("release partitions have to be taken over again", reason=type(error).__name__)
             except (RedisError, KafkaError, Unrecovered, DaySealed, Replaced, Unclaimed) as error:
                 failures.failed(error)
             else:

@@ -12,7 +12,7 @@ from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.release.batching import sends_of
 from hatcast.agents.release.kind import release_partition_of
-from hatcast.agents.release.messages import budget_message, release_message
+from hatcast.agents.release.messages import budget_messages, release_message
 from hatcast.stream.records.projections import HEAD
 
 
@@ -67,10 +67,9 @@ class Resender:
                 await self._send(release_partition, date, of_partition)
 
     async def _send(self, release_partition: int, date: str, records: Sequence[tuple[str, bytes]]) -> None:
-        summary = await self._ledger.summary(date)
         messages = [release_message(self._settings, name, record, self._partitions) for name, record in records]
         public_ms = messages[-1].timestamp_ms
-        messages.append(budget_message(self._settings.topics, self._policy, date, summary, public_ms))
+        messages += await budget_messages(self._settings, self._ledger, [date], public_ms, lambda _: None)
         await self._recovery.confirm([release_partition])
         await self._producers.publish(release_partition, messages)
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])

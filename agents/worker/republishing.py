@@ -23,7 +23,7 @@ from hatcast.agents.release.resending import Resender
 from hatcast.agents.worker.parts import make_recovery
 from hatcast.agents.worker.registration import Registration
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.ledger.rejections import Behind, Unrecovered
+from hatcast.stream.ledger.rejections import Unrecovered
 
 _PAUSE_S: Final = 1.0  # before the ledger is looked at again, while it cannot be recovered
 
@@ -36,10 +36,6 @@ async def republish(settings: Settings, partitions: int, date: str) -> tuple[int
     try:
         async with AsyncExitStack() as resources:
             return await _republish(settings, partitions, date, resources)
-    except (ProducerGone, Unrecovered):
-        raise HatcastError(
-            "a worker has started, or Redis has changed, so not all was sent: stop all workers, and republish again"
-        ) from None
     except KafkaError as error:
         raise HatcastError(
             f"{broker_name(settings)} was lost ({cause_of(error).text}), so not all was sent: republish again"
@@ -52,11 +48,6 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
     client: dict[str, Any] = aiokafka_options(settings)
     policy, domain, owned = settings.policy, settings.topics.telemetry, frozenset(range(partitions))
     group = f"hatcast-{policy.name}"
-    if running := await count_members(group, client):
-        raise HatcastError(
-            f"workers run and own the producers of the releases ({running} in group {group}): stop all of them,"
-            " republish, and start them again"
-        )
     redis = await connect_redis_async(settings)
     resources.push_async_callback(redis.aclose)
     ids = TopicIds(settings)
@@ -67,6 +58,11 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
     recovery = make_recovery(settings, partitions, redis, ids, producers)
     resender = Resender(settings, ledger, recovery, producers, partitions)
     while True:
+        if running := await count_members(group, client):
+            raise HatcastError(
+                f"workers run and own the producers of the releases ({running} in group {group}): stop all of them,"
+                " republish, and start them again"
+            )
         await producers.start_missing(owned)  # as a worker's round: a recovery fences our producers too
         if await recovery.ensure(owned):
             sealed = await ledger.sealed_through()
@@ -76,7 +72,8 @@ async def _republish(settings: Settings, partitions: int, date: str, resources: 
                     " has only their summaries."
                     f" {_stored([each for each in await ledger.unsealed_dates() if each > sealed])}"
                 )
-            with suppress(Behind):  # Redis went back, or a partition must be taken over again: all are sent again
+            # Redis went back, or a recovery, another policy's too, has fenced our producers: all are sent again.
+            with suppress(ProducerGone, Unrecovered):
                 if sent := await resender.republish(date, owned):
                     return sent, sealed
                 raise HatcastError(f"nothing of {date} was published. {_stored(await ledger.unsealed_dates())}")

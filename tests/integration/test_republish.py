@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.worker.republishing import republish
@@ -58,19 +60,23 @@ def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owne
     assert charged(pipeline) == day, "nothing is charged again"
     assert pipeline.budget_records()[f"{pipeline.name}/{DATE}"]["releases"] == 6
 
-    confirm, once = LedgerRecovery.confirm, [True]
+    confirm, disturbances = LedgerRecovery.confirm, ["the partition is to be taken over", "another policy recovers"]
 
-    async def disowned(self: LedgerRecovery, sending: Iterable[int] = ()) -> None:
-        if once:
-            once.clear()
+    async def disturbed(self: LedgerRecovery, sending: Iterable[int] = ()) -> None:
+        disturbance = disturbances.pop() if disturbances else ""
+        if disturbance == "another policy recovers":
+            other = TransactionalProducers(topics.telemetry, "other", aiokafka_options(pipeline.settings))
+            await other.fence({pipeline.settings.policy.name: PARTITIONS})
+        elif disturbance:
             self.guard.disown(sending)
         await confirm(self, sending)
 
-    monkeypatch.setattr(LedgerRecovery, "confirm", disowned)
+    monkeypatch.setattr(LedgerRecovery, "confirm", disturbed)
     assert asyncio.run(republish(pipeline.settings, PARTITIONS, DATE)) == (6, ""), "it is taken over again, and sent"
-    assert not once
+    assert not disturbances
     after = pipeline.published()
-    assert after == {name: 2 * values for name, values in before.items()}, "who has them sees equal ids and bytes"
+    assert {name: {*values} for name, values in after.items()} == {name: {*values} for name, values in before.items()}
+    assert min(map(len, after.values())) > 1, "who has them sees them again, with equal ids and bytes"
 
     worker = pipeline.worker()
     pipeline.wait_for_partitions(worker)

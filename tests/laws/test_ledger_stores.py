@@ -205,10 +205,12 @@ async def test_a_row_of_another_type_rejects_the_releases_of_its_date_and_no_oth
         store = LedgerStore(redis, name, policy_of(name=name))
         for hour in (9, 10):  # the second after a commit whose rows could be remembered
             rejected = proposal(name, f"{hour}:00", f"a/{hour}:00")
-            other = replace(rejected, release_id=f"{name}/{later}T{hour}:00/a", date=later)
+            other_id = f"{name}/{later}T{hour}:00/a"
+            parts = b'{"release_id": "%s", "seq": ' % other_id.encode(), b"}"
+            other = replace(rejected, release_id=other_id, date=later, record=parts)
             with pytest.raises(Damaged, match=re.escape(damaged)):
                 await store.commit([rejected, other], await guard_of_all(redis, name, name))
-            assert other.release_id in await store.records(later)
+            assert other_id in await store.records(later)
         assert (await store.summary(later)).releases == 2
         assert await redis.lrange(damaged, 0, -1) == [b"x"]
     redis_server.delete(f"{{{name}}}*")
