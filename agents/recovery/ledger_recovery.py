@@ -280,10 +280,12 @@ class LedgerRecovery:
         return await self._store.store_ends(attempt, ends)
 
     async def _starts(self, domain: Domain, ends: Mapping[OutputPartition, Position]) -> dict[OutputPartition, Start]:
-        """Return where this worker starts in a recovery that reads to these ends."""
-        adopted = await self._store.adopted()
-        ids = {each.topic: end.topic_id for each, end in ends.items()}
-        logs = await asyncio.to_thread(self._reader.ranges, ids)
+        """Return where a recovery starts. Raises RecoveryEnded if its ends are not reached any more."""
+        adopted, logs = await self._store.adopted(), await self._logs(domain)
+        for each, end in ends.items():
+            now = logs[each].end if each in logs else None
+            if now is None or now.topic_id != end.topic_id or now.offset < end.offset:
+                raise RecoveryEnded  # a topic was made again or cut off since the fence
         return starts_of(domain, adopted, {each: logs[each] for each in ends})
 
     async def _logs(self, domain: Domain) -> dict[OutputPartition, LogRange]:

@@ -34,12 +34,12 @@ _FIX: Final = (
 
 
 class LostReleases:
-    """Looks, at each recovery, for releases that `hats.budget` counts and neither Redis nor the output topics have.
+    """Looks for releases that `hats.budget` counts and neither Redis nor the output topics have.
 
     A budget record counts the charged commits of its policy and date, also those of other release partitions that had
-    not been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if
-    something shows that a topic lost records, these may be releases that were published, and a second value would be
-    drawn. A recovery then refuses, before it adopts anything: so the next one finds what this one found.
+    not been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if a topic
+    lost records, they may have been published, and a second value would be drawn. A recovery then refuses, before it
+    adopts anything: so the next one finds what this one found.
     """
 
     def __init__(self, store: RecoveryStore, reader: OutputReader, decode: Decode) -> None:

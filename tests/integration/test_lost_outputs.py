@@ -15,6 +15,7 @@ from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.ledger import rows
 from tests.exposed import figures
+from tests.faults.faulty_worker import REACHED, meet
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, is_ready, scraped
@@ -221,3 +222,23 @@ def test_a_worker_outlives_an_output_topic_with_fewer_partitions_and_publishes_o
     with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
         admin.create_partitions({means: NewPartitions(partitions)})
     pipeline.wait(lambda: len(pipeline.published()) == RELEASES // 2 and pipeline.is_settled(), "its releases", worker)
+
+
+def test_a_recovery_whose_topic_is_made_again_after_the_fence_gives_way_to_another(pipeline: Pipeline) -> None:
+    """Else it would wait for its ends for ever. The new topic has fewer partitions at first."""
+    before, means = pipeline.published(), pipeline.settings.topics.means
+    partitions = len(topic_range(pipeline.settings, means))
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.delete(DomainKeys(pipeline.name).row(rows.RECOVERY))
+    worker = pipeline.worker(wrap=partial(meet, "fenced", "stop", 0))  # the ends of all partitions are stored
+    pipeline.wait(lambda: REACHED in worker.logged(), "a recovery that has fenced all producers")
+    pipeline.kafka.delete_topics([means])
+    pipeline.kafka.create_topic(means, 1, {"cleanup.policy": "compact"})
+    worker.resume()
+    send_third_hour(pipeline)
+    pipeline.wait(lambda: "a topic or partition does not exist" in worker.logged(), "a send that fails", worker)
+    assert worker.logged().count("recovering the ledger") == 2
+    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
+        admin.create_partitions({means: NewPartitions(partitions)})
+    pipeline.wait(lambda: len(pipeline.published()) == RELEASES // 2 and pipeline.is_settled(), "releases", worker)
+    assert not before.keys() & pipeline.published().keys()

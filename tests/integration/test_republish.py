@@ -49,11 +49,9 @@ def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owne
     before, day = pipeline.published(), charged(pipeline)
     pipeline.kafka.delete_topics([topics.means, topics.budget])
     refused = pipeline.hatcast("republish", "2022-01-01")
-    assert refused.code == 1
     assert "an output topic has lost records" in refused.err
-    assert refused.err.splitlines()[-1] == (
-        f"hatcast: nothing of 2022-01-01 was published. Stored are the releases of {DATE}"
-    )
+    nothing = f"hatcast: nothing of 2022-01-01 was published. Stored are the releases of {DATE}"
+    assert (refused.code, refused.err.splitlines()[-1]) == (1, nothing)
     done = pipeline.hatcast("republish", DATE)
     assert (done.code, done.out, done.err) == (0, f"republished 6 releases of {DATE}\n", "")
     assert pipeline.published() == before, "one value of each release, with its id"
@@ -75,8 +73,7 @@ def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owne
     assert asyncio.run(republish(pipeline.settings, PARTITIONS, DATE)) == (6, ""), "it is taken over again, and sent"
     assert not disturbances
     after = pipeline.published()
-    assert {name: {*values} for name, values in after.items()} == {name: {*values} for name, values in before.items()}
-    assert min(map(len, after.values())) > 1, "who has them sees them again, with equal ids and bytes"
+    assert after == {name: max(2, len(after[name])) * values for name, values in before.items()}, "equal ids and bytes"
 
     worker = pipeline.worker()
     pipeline.wait_for_partitions(worker)
