@@ -10,6 +10,7 @@ batch is stored at once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -229,17 +230,18 @@ class LedgerRecovery:
             domain = await self._domain()
             if not attempt.is_fenced and not await self._fence(attempt, domain):
                 return False
-            check = RecoveryCheck.in_progress(attempt.token)
+            check = attempt.check
             await self._store.restore_next_policies(check, domain.next_policies)
             check_lost((await self._store.seals.missing(domain.sealed)).values(), self._calendar)
             await self._store.seals.restore(check, domain.sealed, domain.days)
             ends = await self._store.ends()
-            starts = await self._starts(domain, ends)
+            attempt, starts = await self._starts(attempt, domain, ends)
             if lost := lost_topic(domain, starts):
-                await self._losses.check(domain, lost, starts, ends)
-                if kept := await self._unsent.keep(domain, attempt):
-                    log.warning("kept what the topic may have had", releases=kept)
-            adopted = await self._adopter.adopt(domain, check, starts, ends)
+                if refusal := await self._losses.refusal(domain, lost, starts, ends):
+                    await self._store.abandon(attempt)  # once the topic is restored, its ends are others
+                    raise refusal
+                attempt = await self._unsent.keep(domain, attempt)
+            adopted = await self._adopter.adopt(domain, attempt.check, starts, ends)
             discarded = await self._unsent.discard(domain, attempt)
             if discarded.number:
                 log.warning("discarded releases that were never sent", releases=discarded.number)
@@ -279,14 +281,17 @@ class LedgerRecovery:
         ends = {each: log.end for each, log in (await self._logs(domain)).items()}
         return await self._store.store_ends(attempt, ends)
 
-    async def _starts(self, domain: Domain, ends: Mapping[OutputPartition, Position]) -> dict[OutputPartition, Start]:
-        """Return where a recovery starts. Raises RecoveryEnded if its ends are not reached any more."""
-        adopted, logs = await self._store.adopted(), await self._logs(domain)
+    async def _starts(
+        self, attempt: Attempt, domain: Domain, ends: Mapping[OutputPartition, Position]
+    ) -> tuple[Attempt, dict[OutputPartition, Start]]:
+        """Return the attempt as it is now, and where it starts. Raises RecoveryEnded if a topic ends before its end."""
+        adopted, is_kept = await self._store.begun(attempt)
+        logs = await self._logs(domain)
         for each, end in ends.items():
             now = logs[each].end if each in logs else None
             if now is None or now.topic_id != end.topic_id or now.offset < end.offset:
                 raise RecoveryEnded  # a topic was made again or cut off since the fence
-        return starts_of(domain, adopted, {each: logs[each] for each in ends})
+        return replace(attempt, is_kept=is_kept), starts_of(domain, adopted, {each: logs[each] for each in ends})
 
     async def _logs(self, domain: Domain) -> dict[OutputPartition, LogRange]:
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -39,7 +39,7 @@ class LostReleases:
     A budget record counts the charged commits of its policy and date, also those of other release partitions that had
     not been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if a topic
     lost records, they may have been published, and a second value would be drawn. A recovery then refuses, before it
-    adopts anything: so the next one finds what this one found.
+    adopts anything: so the next one looks again.
     """
 
     def __init__(self, store: RecoveryStore, reader: OutputReader, decode: Decode) -> None:
@@ -48,24 +48,25 @@ class LostReleases:
         self._reader = reader
         self._decode = decode
 
-    async def check(
+    async def refusal(
         self,
         domain: Domain,
         lost: tuple[str, str],
         starts: Mapping[OutputPartition, Start],
         ends: Mapping[OutputPartition, Position],
-    ) -> None:
-        """Raise HatcastError if releases are lacking. Call before the adoption.
+    ) -> HatcastError | None:
+        """Return why nothing may be released: releases are lacking; None if none is. Call before the adoption.
 
         lost   a topic that lost records, and what shows it
         """
         lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, starts, ends))
-        if lacking:
-            (name, date), number = min(lacking.items())
-            raise HatcastError(
-                f"topic {' '.join(lost)}, and {number} releases of policy {name!r} on {date} that"
-                f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
-            )
+        if not lacking:
+            return None
+        (name, date), number = min(lacking.items())
+        return HatcastError(
+            f"topic {' '.join(lost)}, and {number} releases of policy {name!r} on {date} that"
+            f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
+        )
 
     async def warn(self, domain: Domain, budgets: Mapping[Day, int]) -> None:
         """Log and count the releases that are lacking after an adoption.
@@ -128,17 +129,21 @@ class Unsent:
         self._fineness: Fineness = fineness_of(policy)
         self._store = store
 
-    async def keep(self, domain: Domain, attempt: Attempt) -> int:
-        """Keep all unsent records of the domain, with their charges: a topic that lost records may have had them.
+    async def keep(self, domain: Domain, attempt: Attempt) -> Attempt:
+        """Keep all unsent records and all reservations of the domain: a topic that lost records may have had them.
 
-        Return how many there were. Call before the adoption. Raises RecoveryEnded if the attempt is over.
+        Return the attempt, which from then on requires that they are kept. Call before the adoption. Raises
+        RecoveryEnded if the attempt is over.
         """
-        number, unreadable = 0, set[Day]()
-        for day in _open_days(domain, await self._store.nonces()):
-            async for record in self._records(day, unreadable):
-                await self._store.keep(attempt, record)
-                number += 1
-        return number
+        number, days = 0, _days(domain, await self._store.nonces())
+        for day in (each for each in days if not domain.is_sealed(*each)):
+            ids = await self._store.ids(*day)
+            await self._store.keep(attempt, *day, ids)
+            number += len(ids)
+        await self._store.finish_keeping(attempt, days)  # of sealed days too: see `discard`
+        if number:
+            log.warning("kept what a topic that lost records may have had", releases=number)
+        return replace(attempt, is_kept=True)
 
     async def discard(self, domain: Domain, attempt: Attempt) -> Discarded:
         """Discard all unsent records of the domain, after all sent ones are adopted.
@@ -148,7 +153,7 @@ class Unsent:
         number, unreadable = 0, set[Day]()
         while True:
             before, nonces = number, await self._store.nonces()
-            for day in _open_days(domain, nonces):
+            for day in (each for each in _days(domain, nonces) if not domain.is_sealed(*each)):
                 async for record in self._records(day, unreadable):
                     await self._store.discard(attempt, record)
                     number += 1
@@ -172,7 +177,3 @@ class Unsent:
 
 def _days(domain: Domain, nonces: Nonces) -> list[Day]:
     return [(name, date) for date in nonces if date != rows.TOTAL for name in domain.partitions]
-
-
-def _open_days(domain: Domain, nonces: Nonces) -> list[Day]:
-    return [day for day in _days(domain, nonces) if not domain.is_sealed(*day)]

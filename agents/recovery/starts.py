@@ -1,7 +1,7 @@
-"""Where reading the output topics starts, and what shows that a topic lost records that were read, or would have been.
+"""Where reading the output topics starts, and what shows that a topic lost records.
 
-The adopted position shows a loss only until it is replaced, so whoever replaces it has acted on the loss before: see
-`LedgerRecovery`.    [docs/proofs.md, "One ledger", step 9]
+The adopted position shows a loss until it is replaced, which only a recovery does that has kept what the topic may have
+had.    [docs/proofs.md, "One ledger", step 9]
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,15 +46,16 @@ def offset_of(known: Position | None, topic_id: str) -> int:
 def _start_of(adopted: Position | None, unsealed_from: Iterable[Position], log: LogRange) -> Start:
     topic_id, end = log.end
     sealed = [*unsealed_from]
-    unsealed = max((offset_of(each, topic_id) for each in sealed), default=0)
-    read_to, lost = max(offset_of(adopted, topic_id), unsealed), ""
+    # A seal stays as it is, so it shows a loss only until a recovery has stored a position, and one of a log that was
+    # longer says nothing about this one.
+    unsealed = max((at for each in sealed if (at := offset_of(each, topic_id)) <= end), default=0)
     known = sealed if adopted is None else [adopted]
+    read_to, lost = max([unsealed, *(offset_of(each, topic_id) for each in known)]), ""
     if known and all(each.topic_id and topic_id and each.topic_id != topic_id for each in known):
         lost = "was deleted and created again"
     elif end < read_to:
         lost = f"ends at offset {end}, though it was read up to {read_to}"
     elif log.start > read_to:
         lost = f"begins at offset {log.start}, though it was read up to {read_to} only"
-    # A log that was cut off has grown again since, from an offset that nobody knows.
-    first = min(unsealed, end) if lost else read_to
-    return Start(adopted, Position(topic_id, first), unsealed, lost)
+    # It may have grown again since, from an offset that nobody knows.
+    return Start(adopted, Position(topic_id, unsealed if lost else read_to), unsealed, lost)

@@ -21,24 +21,23 @@ from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
 from hatcast.stream.ledger.unsent import (
     discard,
+    end_keeping,
     keep,
+    keep_reserved,
     keep_rows,
     record_rows,
+    reserved_rows,
     supersede,
     unreserve,
-    unreserve_rows,
 )
 from hatcast.stream.ledger.view import Wanted, merged
 
 _BATCH: Final = 100  # days of one decision
+_RECORDS: Final = 1_000  # of one decision
 
 
 class UnsentStore(DomainRows):
-    """Records of one domain that were never sent to an output topic: a recovery discards them with their charges.
-
-    During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted.
-    A record in Redis that is on no topic by then was never sent.    [decisions/0004]
-    """
+    """Records of one domain without a mark: a recovery discards or keeps them.    [hatcast.stream.ledger.unsent]"""
 
     async def nonces(self) -> Nonces:
         """Return the nonces of all local dates with a ledger, oldest first, and of the total."""
@@ -46,35 +45,50 @@ class UnsentStore(DomainRows):
         dates = sorted(date_of(self._keys.row(rows.NONCES), each.encode()) for each in found.keys() - {rows.TOTAL})
         return {each: found.get(each) for each in (*dates, rows.TOTAL)}
 
-    async def records(self, name: str, date: str) -> Mapping[str, bytes]:
-        """Return release_id -> record for the records of a policy and date that are on no output topic."""
+    async def ids(self, name: str, date: str) -> list[str]:
+        """Return the release_ids of the records of a policy and date that are on no output topic."""
         releases, published = (self._keys.row(row(date, name)) for row in (rows.releases, rows.published))
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hlen(releases)
             pipe.scard(published)
             number, sent = await pipe.execute()
         if number == sent:
-            return {}
+            return []
         names: Any = await self._redis.hkeys(releases)
         ids = set(names) - set(await self._redis.smembers(published))
         ids -= set(await self._redis.smembers(self._keys.row(rows.seen(date, name))))
-        wanted = sorted(ids)
-        records: Any = await self._redis.hmget(releases, wanted) if wanted else []
         with parsing(releases):
-            return {each.decode(): record for each, record in zip(wanted, records, strict=True) if record is not None}
+            return sorted(each.decode() for each in ids)
+
+    async def records(self, name: str, date: str) -> Mapping[str, bytes]:
+        """Return release_id -> record for the records of a policy and date that are on no output topic."""
+        wanted = await self.ids(name, date)
+        records: Any = await self._redis.hmget(self._keys.row(rows.releases(date, name)), wanted) if wanted else []
+        return {each: record for each, record in zip(wanted, records, strict=True) if record is not None}
 
     async def discard(self, attempt: Attempt, record: Published) -> None:
         """Discard a record with its charge, unless it was sent. Raises RecoveryEnded if the attempt is over."""
-        wanted = record_rows(record, RecoveryCheck.in_progress(attempt.token))
+        wanted = record_rows(record, attempt.check)
         if record.is_drawn:
             cell, name = record.place.partition("/")[0], record.name
             states = {key(name, record.horizon): {cell} for key in (rows.states, rows.states_before)}
             wanted = merged(wanted, states)
-        await self._rows.decide(wanted, lambda view: discard(view, attempt.token, record))
+        await self._rows.decide(wanted, lambda view: discard(view, attempt.check, record))
 
-    async def keep(self, attempt: Attempt, record: Published) -> None:
-        """Keep an unsent record with what its dates have reserved. Raises RecoveryEnded if the attempt is over."""
-        await self._rows.decide(keep_rows(record), lambda view: keep(view, attempt.token, record))
+    async def keep(self, attempt: Attempt, name: str, date: str, ids: Sequence[str]) -> None:
+        """Keep unsent records of a policy and date. Raises RecoveryEnded as `discard`."""
+        for at in range(0, len(ids), _RECORDS):
+            some = ids[at : at + _RECORDS]
+            step = partial(keep, attempt=attempt.token, name=name, date=date, ids=some)
+            await self._rows.decide(keep_rows(name, date, some), step)
+
+    async def finish_keeping(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
+        """Keep what days have reserved too, then store that all is kept. Raises RecoveryEnded as `discard`."""
+        for at in range(0, len(days), _BATCH):
+            some = days[at : at + _BATCH]
+            step = partial(keep_reserved, attempt=attempt.token, days=some)
+            await self._rows.decide(reserved_rows(attempt.check, some), step)
+        await self._rows.decide({rows.RECOVERY: {"attempt"}}, partial(end_keeping, attempt=attempt.token))
 
     async def unreserve(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
         """Remove reservations that no topic has reported.
@@ -84,7 +98,8 @@ class UnsentStore(DomainRows):
         """
         for at in range(0, len(days), _BATCH):
             some = days[at : at + _BATCH]
-            await self._rows.decide(unreserve_rows(some), partial(unreserve, attempt=attempt.token, days=some))
+            step = partial(unreserve, check=attempt.check, days=some)
+            await self._rows.decide(reserved_rows(attempt.check, some), step)
 
 
 class SealStore(DomainRows):
@@ -193,6 +208,10 @@ class RecoveryStore(DomainRows):
             recovery.finish_rows(through, nonces), lambda view: recovery.finish(view, attempt.token, through, nonces)
         )
 
+    async def abandon(self, attempt: Attempt) -> None:
+        """End a recovery that cannot finish: the next one begins anew."""
+        await self._rows.decide(recovery.RECOVERY_ROWS, partial(recovery.abandon, attempt=attempt.token))
+
     async def restore_next_policies(self, check: RecoveryCheck, next_policies: Mapping[str, NextPolicy]) -> None:
         """Restore policy transitions that Redis lacks. Raises RecoveryEnded if that recovery is over."""
         wanted: Wanted = {rows.RECOVERY: {check.field}, rows.NEXT_POLICIES: next_policies.keys()}
@@ -205,6 +224,14 @@ class RecoveryStore(DomainRows):
     async def adopted(self) -> dict[OutputPartition, Position]:
         """Return the position in each output partition up to which the ledger has every record."""
         return await self._rows.look({rows.ADOPTED: None}, lambda view: recovery.positions(view, rows.ADOPTED))
+
+    async def begun(self, attempt: Attempt) -> tuple[dict[OutputPartition, Position], bool]:
+        """Return the adopted positions, and at the same time whether an attempt has kept what a topic lost."""
+        found = await self._rows.look(
+            {rows.ADOPTED: None, rows.RECOVERY: {"kept"}},
+            lambda view: (recovery.positions(view, rows.ADOPTED), view.get(rows.RECOVERY, "kept")),
+        )
+        return found[0], found[1] == attempt.token.encode()
 
     async def charged(self, name: str, date: str) -> tuple[int, set[str]]:
         """Return how many charged releases of a policy a day's ledger counts, and the ids of all of its records."""

@@ -111,7 +111,7 @@ class Book:
             self.count("fineness", -1, f":{fineness}")
 
     def restore(self, query: str, places: int, epsilon: int) -> None:
-        """Restore a reservation that a topic reports: the date has at least as many places from now on."""
+        """Restore a reservation that a topic reports, or may have: the date has at least as many places from now on."""
         told, known = f"told:{self.name}:{query}", self.queries.get(query)
         self.numbers[told] = max(self.numbers.get(told, 0), places)
         if known is None or known.places < places:

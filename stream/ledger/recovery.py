@@ -37,11 +37,17 @@ class Attempt:
     token: str
     ours: bool  # this call began it
     is_fenced: bool  # all publishers are fenced, and the end offsets of the output topics are stored
+    is_kept: bool = False  # a topic lost records, and what it may have had is kept
+
+    @property
+    def check(self) -> "RecoveryCheck":
+        """What each of its steps requires: of a copy of the store from before anything was kept none is applied."""
+        return RecoveryCheck.kept(self.token) if self.is_kept else RecoveryCheck.in_progress(self.token)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryCheck:
-    """The recovery that must still be current when records are adopted: a finished one, or one in progress."""
+    """The recovery that must still be current when a step is applied: a finished one, or one in progress."""
 
     field: str
     token: str
@@ -56,9 +62,14 @@ class RecoveryCheck:
         """Require this recovery in progress."""
         return RecoveryCheck("attempt", token)
 
+    @staticmethod
+    def kept(token: str) -> "RecoveryCheck":
+        """Require this recovery in progress, after it has kept what a lost topic may have had."""
+        return RecoveryCheck("kept", token)
+
 
 def require(draft: Draft, check: RecoveryCheck) -> None:
-    """Raise RecoveryEnded unless this recovery is finished, or in progress, as it must be."""
+    """Raise RecoveryEnded unless this recovery is as far as it must be."""
     if draft.compare(rows.RECOVERY, check.field) != check.token.encode():
         raise RecoveryEnded
 
@@ -118,7 +129,7 @@ def begin(view: View, new: str, replaced: str, generation: int) -> Decision[Atte
     draft.compare(rows.RECOVERY, "token")
     # Greater than that of any recovery whose token this store may get back from a copy.
     greatest = max(draft.number(rows.RECOVERY, "generation"), generation)
-    for field in (*_SERVER, "token"):
+    for field in (*_SERVER, "token", "kept"):
         draft.set(rows.RECOVERY, field, None)
     for field, value in zip(_ATTEMPT, (new.encode(), *_server(draft)), strict=True):
         draft.set(rows.RECOVERY, field, value)
@@ -166,10 +177,16 @@ def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) 
         return Decision(result=False, changes=draft.changes)
     for field, value in zip(("token", *_SERVER), (attempt.encode(), *_server(draft)), strict=True):
         draft.set(rows.RECOVERY, field, value)
-    for field in _ATTEMPT:
-        draft.set(rows.RECOVERY, field, None)
-    draft.delete(rows.ENDS)
+    _end_attempt(draft)
     return Decision(result=True, changes=draft.changes)
+
+
+def abandon(view: View, attempt: str) -> Decision[None]:
+    """End a recovery that cannot finish: the next one fences and asks for the ends anew."""
+    draft = Draft(view)
+    if draft.compare(rows.RECOVERY, "attempt") == attempt.encode():
+        _end_attempt(draft)
+    return Decision(None, draft.changes)
 
 
 def has_adopted(draft: Draft, partition: str, end: bytes | None) -> bool:
@@ -198,6 +215,12 @@ def output_partition_of(key: str, field: str) -> OutputPartition:
     """Parse `topic/partition`. Raises DamagedRow."""
     topic, _, partition = field.rpartition("/")
     return OutputPartition(topic, number_of(key, partition.encode()))
+
+
+def _end_attempt(draft: Draft) -> None:
+    for field in (*_ATTEMPT, "kept"):
+        draft.set(rows.RECOVERY, field, None)
+    draft.delete(rows.ENDS)
 
 
 def _server(draft: Draft) -> list[bytes]:

@@ -22,7 +22,8 @@ RULES: Final = "rules"  # local date -> rules under which all policies of the do
 ANNOUNCED: Final = "announced"  # policy -> `1`, once the cost of its private list of cells is on `hats.budget`
 RECOVERY: Final = "recovery"
 """`run_id`, `replid`, `token`: this server process, with this replication history, has every published record;
-`attempt`, `attempt_run_id`, `attempt_replid`: the same of a recovery in progress; `generation`: of the newest one"""
+`attempt`, `attempt_run_id`, `attempt_replid`: the same of a recovery in progress; `kept`: its token, once it has kept
+what a lost topic may have had; `generation`: of the newest one"""
 ENDS: Final = "ends"
 """`topic/partition` -> `topic id:offset`, the end of a recovery in progress; empty before its fence"""
 ADOPTED: Final = "adopted"
@@ -41,7 +42,7 @@ def ledger(date: str) -> str:
 
     `sequence` (changes), `limit` (1e-9); by policy `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`, and
     `fineness:NAME:F` (charges), `query:NAME:Q` (`PLACESxEPSILON`), `told:NAME:Q` (places that a topic has
-    reported: a discarded record does not take them back).
+    reported, or may have: a recovery does not take them back).
     """
     return f"ledger:{date}"
 
@@ -67,7 +68,10 @@ def published(date: str, name: str) -> str:
 
 
 def seen(date: str, name: str) -> str:
-    """Set: release_ids found on an output topic before Kafka had acknowledged them; of one policy and date."""
+    """Set: release_ids that readers may have seen, and Kafka has not acknowledged; of one policy and date.
+
+    They were found on an output topic, or may have been on one that lost records.
+    """
     return f"seen:{date}:{name}"
 
 

@@ -5,7 +5,7 @@ record that is on no topic by then was never sent, or a topic has lost it.    [d
 ledger"]
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Published
@@ -59,10 +59,10 @@ def supersede(
     return Decision(result=True, changes=draft.changes)
 
 
-def discard(view: View, attempt: str, record: Published) -> Decision[bool]:
+def discard(view: View, check: RecoveryCheck, record: Published) -> Decision[bool]:
     """Discard a record with its charge; False if it was sent, or is not here. Raises RecoveryEnded."""
     draft, date, name, id_ = Draft(view), record.date, record.name, record.release_id
-    require(draft, RecoveryCheck.in_progress(attempt))
+    require(draft, check)
     book = Book.read(draft, name, date, cap=None)
     marks = [draft.compare(key, id_) for key in (rows.published(date, name), rows.seen(date, name))]
     if draft.get(rows.releases(date, name), id_) != record.record or any(mark is not None for mark in marks):
@@ -78,40 +78,28 @@ def discard(view: View, attempt: str, record: Published) -> Decision[bool]:
     return Decision(result=True, changes=draft.changes)
 
 
-def keep_rows(record: Published) -> Wanted:
+def keep_rows(name: str, date: str, ids: Collection[str]) -> Wanted:
     """Return what `keep` reads."""
-    date, name, id_ = record.date, record.name, record.release_id
-    of_dates = {key: None for each in _dates(record) for key in (rows.ledger(each), rows.levels(each, name))}
-    return {
-        rows.RECOVERY: {"attempt"},
-        rows.NONCES: _dates(record),
-        rows.releases(date, name): {id_},
-        rows.published(date, name): {id_},
-        rows.seen(date, name): {id_},
-        **of_dates,
-    }
+    marks = {row(date, name): ids for row in (rows.releases, rows.published, rows.seen)}
+    return {rows.RECOVERY: {"attempt"}, **marks}
 
 
-def keep(view: View, attempt: str, record: Published) -> Decision[None]:
-    """Mark an unsent record as seen, and what its dates have reserved as reported. Raises RecoveryEnded.
+def keep(view: View, attempt: str, name: str, date: str, ids: Collection[str]) -> Decision[None]:
+    """Mark unsent records of a policy and date as seen: a topic that lost records may have had them.
 
-    A topic that lost records may have had this one: its bytes are sent again, and its costs stay.
+    Raises RecoveryEnded.
     """
-    draft, date, name, id_ = Draft(view), record.date, record.name, record.release_id
+    draft = Draft(view)
     require(draft, RecoveryCheck.in_progress(attempt))
-    is_published = draft.has_member(rows.published(date, name), id_)
-    if draft.get(rows.releases(date, name), id_) == record.record and not is_published:
-        draft.add_member(rows.seen(date, name), id_)
-        for each in _dates(record):
-            book = Book.read(draft, name, each, cap=None)
-            for query, reserved in book.queries.items():
-                book.restore(query, reserved.places, reserved.epsilon)
-            book.write()
+    for id_ in ids:
+        is_here = draft.get(rows.releases(date, name), id_) is not None
+        if is_here and not draft.has_member(rows.published(date, name), id_):
+            draft.add_member(rows.seen(date, name), id_)
     return Decision(None, draft.changes)
 
 
-def unreserve(view: View, attempt: str, days: Sequence[tuple[str, str]]) -> Decision[None]:
-    """Remove reservations that no output topic has reported.
+def keep_reserved(view: View, attempt: str, days: Sequence[tuple[str, str]]) -> Decision[None]:
+    """Count what days have reserved as reported: a topic that lost records may have reported it.
 
     days   (policy name, local date)
     Raises RecoveryEnded.
@@ -120,22 +108,41 @@ def unreserve(view: View, attempt: str, days: Sequence[tuple[str, str]]) -> Deci
     require(draft, RecoveryCheck.in_progress(attempt))
     for name, date in days:
         book = Book.read(draft, name, date, cap=None)
+        for query, reserved in book.queries.items():
+            book.restore(query, reserved.places, reserved.epsilon)
+        book.write()
+    return Decision(None, draft.changes)
+
+
+def end_keeping(view: View, attempt: str) -> Decision[None]:
+    """Store that all records and reservations are kept. Raises RecoveryEnded."""
+    draft = Draft(view)
+    require(draft, RecoveryCheck.in_progress(attempt))
+    draft.set(rows.RECOVERY, "kept", attempt.encode())
+    return Decision(None, draft.changes)
+
+
+def unreserve(view: View, check: RecoveryCheck, days: Sequence[tuple[str, str]]) -> Decision[None]:
+    """Remove reservations that no output topic has reported.
+
+    days   (policy name, local date)
+    Raises RecoveryEnded.
+    """
+    draft = Draft(view)
+    require(draft, check)
+    for name, date in days:
+        book = Book.read(draft, name, date, cap=None)
         book.unreserve()
         book.write()
     return Decision(None, draft.changes)
 
 
-def unreserve_rows(days: Sequence[tuple[str, str]]) -> Wanted:
-    """Return what `unreserve` reads."""
+def reserved_rows(check: RecoveryCheck, days: Sequence[tuple[str, str]]) -> Wanted:
+    """Return what `unreserve` and `keep_reserved` read."""
     dates, whole = {date for _, date in days}, dict[str, None]()
     for name, date in days:
         whole |= {rows.ledger(date): None, rows.levels(date, name): None}
-    return {rows.RECOVERY: {"attempt"}, rows.NONCES: dates, **whole}
-
-
-def _dates(record: Published) -> list[str]:
-    """Return the local dates that a record charges: those of a query's period, or its own."""
-    return [record.date] if record.answered is None else [*record.answered.period.dates]
+    return {rows.RECOVERY: {check.field}, rows.NONCES: dates, **whole}
 
 
 def _lower_committed(draft: Draft, name: str) -> None:

@@ -20,7 +20,7 @@ from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, is_ready, scraped
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
-from tests.services import KafkaServer, RedisServer
+from tests.services import KafkaServer, Record, RedisServer
 from tests.services.redis_server import copy_of, restore
 
 RELEASES = 6  # of two hours
@@ -118,6 +118,20 @@ def test_releases_that_a_topic_has_shown_to_have_lost_are_not_drawn_again(
             f"6 releases of policy {pipeline.name!r} on 2022-01-02 that {pipeline.settings.topics.budget} count" in last
         )
         assert pipeline.published() == {}
+
+
+def test_a_topic_that_is_restored_with_its_records_after_a_refusal_is_read(pipeline: Pipeline) -> None:
+    means, before = pipeline.settings.topics.means, pipeline.published()
+    backup = [
+        Record(each.value, each.key, each.partition, each.timestamp_ms, each.headers)
+        for each in pipeline.kafka.read(means)
+    ]
+    make_again(pipeline)
+    assert pipeline.hatcast("worker").code == 1
+    pipeline.kafka.produce(means, backup)
+    worker = pipeline.worker()
+    pipeline.wait(lambda: is_ready(worker) and pipeline.is_settled(), "a ready worker", worker)
+    assert pipeline.published() == before
 
 
 def test_releases_that_are_lacking_without_a_sign_of_loss_are_logged_and_counted(pipeline: Pipeline) -> None:

@@ -173,7 +173,7 @@ class Stage:
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9", "next"]),
             "book_spent": SpentStore(self.redis, name, paid).confirm,
             "discard": lambda: recovery.unsent.discard(attempt, here),
-            "keep": lambda: recovery.unsent.keep(attempt, here),
+            "keep": lambda: recovery.unsent.keep(attempt, name, DAY, [here.release_id]),
             "unreserve": lambda: recovery.unsent.unreserve(attempt, [(name, DAY)]),
             "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
                 name, NextPolicy("2022-02-01", "next")

@@ -29,6 +29,7 @@ from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.recovery import (
+    Attempt,
     RecoveryCheck,
     begin,
     finish,
@@ -49,7 +50,7 @@ from hatcast.stream.ledger.sealed_days import (
 )
 from hatcast.stream.ledger.summary import summary_of
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
-from hatcast.stream.ledger.unsent import discard, keep, supersede, unreserve
+from hatcast.stream.ledger.unsent import discard, end_keeping, keep, keep_reserved, supersede, unreserve
 from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, Unread, View, Wanted, merged
 from hatcast.stream.policy.query import Period
 from hatcast.stream.units import NANO
@@ -81,6 +82,7 @@ class Worker:
     """A worker amid a recovery: its attempt, and what it has decided and not applied."""
 
     attempt: str = ""
+    check: RecoveryCheck | None = None  # what each step requires, once the worker has looked where to start
     pending: tuple[Decision[Any], Callable[[], None]] | None = None
 
 
@@ -142,7 +144,7 @@ class Recoveries(RuleBasedStateMachine):
         own = self.workers[worker]
         decision = self.read({}, lambda view: begin(view, f"attempt {self.attempts}", replaced, 0))
         if decision.changes.is_empty or at_once(self.store.apply(decision.changes)):
-            own.attempt, own.pending = decision.result.token, None
+            own.attempt, own.check, own.pending = decision.result.token, None, None
             if not decision.result.is_fenced:
                 ends = {PLACE: Position(self.topic_id, len(self.topic))}
                 at_once(self.store.apply(self.read({}, lambda view: store_ends(view, own.attempt, ends)).changes))
@@ -159,37 +161,51 @@ class Recoveries(RuleBasedStateMachine):
             own.attempt = ""
 
     def _next(self, own: Worker, size: int) -> tuple[Decision[Any], Callable[[], None]]:
-        check, ends = RecoveryCheck.in_progress(own.attempt), self.row(rows.ENDS, PLACE.field)
+        ends, stored = self.row(rows.ENDS, PLACE.field), self.row(rows.ADOPTED, PLACE.field)
         topic_id, end = (self.topic_id, 0) if ends is None else position_of(rows.ENDS, ends)
-        stored = self.row(rows.ADOPTED, PLACE.field)
         known = None if stored is None else position_of(rows.ADOPTED, stored)
+        if own.check is None:
+            if topic_id != self.topic_id:
+                raise RecoveryEnded
+            if known is not None and known.topic_id != topic_id:
+                return self._keep(own)
+            is_kept = self.row(rows.RECOVERY, "kept") == own.attempt.encode()
+            own.check = Attempt(own.attempt, ours=True, is_fenced=True, is_kept=is_kept).check
+        check = own.check
         if known is None or known.topic_id != topic_id:
-            return self._start(own, known, Position(topic_id, 0)), _nothing
-        at = known.offset
-        if at < end:
-            some = list(enumerate(self.topic[at : min(at + size, end)], at))
-            batch = AdoptionBatch(PLACE, known, Position(topic_id, at + len(some)), some)
-            try:
-                return self._adopt(check, batch, frozenset()), _nothing
-            except RecordsMissing as lacking:
-                if not lacking.different:
-                    return self._adopt(check, batch, lacking.missing), _nothing
-                sent = next(each for _, each in some if each.release_id in lacking.different)
-                here = parsed(self.row(rows.releases(DATES[0], NAME), sent.release_id) or b"")
-                return self.read({}, lambda view: supersede(view, check, here, sent, in_kafka=False)), _nothing
+            return self._adopt(check, AdoptionBatch(PLACE, known, Position(topic_id, 0), []), frozenset()), _nothing
+        if known.offset < end:
+            return self._adopt_next(check, known, min(known.offset + size, end)), _nothing
         for record in self.unsent():
-            return self.read({}, partial(discard, attempt=own.attempt, record=record)), _nothing
+            return self.read({}, partial(discard, check=check, record=record)), _nothing
         nonces = dict(at_once(self.store.read({rows.NONCES: None})).whole(rows.NONCES))
         decision = self.read({}, lambda view: finish(view, own.attempt, {}, nonces))
         # An older recovery that a copy brought back ends earlier: workers know its generation, and begin another one.
         return decision, self.is_whole if decision.result and end == len(self.topic) else _nothing
 
-    def _start(self, own: Worker, known: Position | None, first: Position) -> Decision[Any]:
-        """Store where reading starts, once what a lost topic may have had is kept."""
-        for record in [] if known is None else self.unsent():
-            kept: Decision[Any] = self.read({}, partial(keep, attempt=own.attempt, record=record))
-            return kept
-        return self._adopt(RecoveryCheck.in_progress(own.attempt), AdoptionBatch(PLACE, known, first, []), frozenset())
+    def _adopt_next(self, check: RecoveryCheck, known: Position, end: int) -> Decision[Any]:
+        some = list(enumerate(self.topic[known.offset : end], known.offset))
+        batch = AdoptionBatch(PLACE, known, Position(known.topic_id, known.offset + len(some)), some)
+        try:
+            return self._adopt(check, batch, frozenset())
+        except RecordsMissing as lacking:
+            if not lacking.different:
+                return self._adopt(check, batch, lacking.missing)
+            sent = next(each for _, each in some if each.release_id in lacking.different)
+            here = parsed(self.row(rows.releases(DATES[0], NAME), sent.release_id) or b"")
+            superseded: Decision[Any] = self.read({}, lambda view: supersede(view, check, here, sent, in_kafka=False))
+            return superseded
+
+    def _keep(self, own: Worker) -> tuple[Decision[Any], Callable[[], None]]:
+        """Keep what a lost topic may have had, one by one, then store that all is kept."""
+        for record in self.unsent():
+            step = partial(keep, attempt=own.attempt, name=NAME, date=DATES[0], ids=[record.release_id])
+            return self.read({}, step), _nothing
+
+        def start() -> None:
+            own.check = Attempt(own.attempt, ours=True, is_fenced=True, is_kept=True).check
+
+        return self.read({}, partial(end_keeping, attempt=own.attempt)), start
 
     def unsent(self) -> list[Published]:
         """The records of the store without a mark."""
@@ -207,7 +223,9 @@ class Recoveries(RuleBasedStateMachine):
     @precondition(lambda self: any(each.pending for each in self.workers))
     @rule(data=st.data())
     def apply(self, data: st.DataObject) -> None:
-        own = data.draw(st.sampled_from([each for each in self.workers if each.pending]))
+        self._apply(data.draw(st.sampled_from([each for each in self.workers if each.pending])))
+
+    def _apply(self, own: Worker) -> None:
         assert own.pending is not None
         (decision, then), own.pending = own.pending, None
         if decision.changes.is_empty or at_once(self.store.apply(decision.changes)):
@@ -247,11 +265,15 @@ class Recoveries(RuleBasedStateMachine):
 
 
 class Losses(Recoveries):
-    """Workers that send what they commit, die before they mark it, and lose the topic; the store does not go back."""
+    """Workers that send what they commit, die before they mark it, and lose the topic, also amid a recovery.
+
+    The store goes back within one recovery only: else it would lose what was sent, with the topic.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: dict[str, bytes] = {}  # whatever a reader of the topics may have
+        at_once(self.store.apply(RowChanges(set={rows.ADOPTED: {PLACE.field: Position("", 0).stored.encode()}})))
 
     @precondition(lambda self: self.row(rows.RECOVERY, "token") is not None)
     @rule()
@@ -265,11 +287,35 @@ class Losses(Recoveries):
 
     @rule()
     def lose(self) -> None:
-        """The topic is made again. A recovery that has its end of before reads what is left."""
-        if self.row(rows.RECOVERY, "attempt") is None:
-            self.topic, self.topic_id = [], f"{self.topic_id}+"
+        self.topic, self.topic_id = [], f"{self.topic_id}+"
 
-    send_from_elsewhere = go_back = None  # type: ignore[assignment]  # no rules here: a second fault
+    @rule(worker=st.sampled_from(WORKERS), steps=st.integers(1, 12))
+    def go_on(self, worker: int, steps: int) -> None:
+        """A worker does several steps of its recovery with nothing between."""
+        own = self.workers[worker]
+        for _ in range(steps):
+            if own.attempt and own.pending is None:
+                try:
+                    own.pending = self._next(own, 3)
+                except (RecoveryEnded, AlreadyAdopted):
+                    own.attempt = ""
+            if own.pending is not None:
+                self._apply(own)
+
+    @rule()
+    def copy(self) -> None:
+        """Amid a recovery: nothing is committed that a copy could lack."""
+        if self.row(rows.RECOVERY, "attempt") is not None:
+            self.copies.append(self.store.rows)
+
+    @precondition(lambda self: self.copies)
+    @rule(data=st.data())
+    def go_back(self, data: st.DataObject) -> None:
+        copy = self.copies[data.draw(st.integers(0, len(self.copies) - 1))]
+        if copy[rows.RECOVERY]["attempt"] == self.row(rows.RECOVERY, "attempt"):
+            self.store.restore(copy)
+
+    send_from_elsewhere = None  # type: ignore[assignment]  # no rule here: a second fault
 
     def is_whole(self) -> None:
         """What may have been read is there as it was sent; the rest of the ledger was kept, and will be sent."""
@@ -299,7 +345,28 @@ def test_whoever_finishes_a_recovery_has_what_was_sent_whatever_others_do_meanwh
 
 
 def test_what_was_sent_and_not_marked_keeps_its_value_wherever_its_topic_is_lost() -> None:
-    run_state_machine_as_test(Losses, settings=STEPS)
+    run_state_machine_as_test(Losses, settings=settings(STEPS, max_examples=150))
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_copy_from_before_what_was_kept_ends_the_recovery_that_relies_on_it(steps: int) -> None:
+    of = Losses()
+    of.commit("a", NANO)
+    of.send()
+    of.lose()
+    of.begin(replace=False, worker=0)
+    of.begin(replace=False, worker=1)
+    copy, (own, joining) = of.store.rows, of.workers
+    while own.check is None:
+        of.go_on(0, 1)
+    of.go_on(0, steps - 1)  # it is kept; the position is replaced; the other one finds no sign
+    of.go_on(1, 0 if steps == 1 else 1)
+    of.store.restore(copy)
+    for worker in WORKERS:
+        of.go_on(worker, 1)
+    assert own.attempt == ""
+    assert (joining.attempt == "") == (steps > 1), "else it finds the sign, and keeps"
+    assert of.store.rows.get(rows.releases(DATES[0], NAME)) == copy[rows.releases(DATES[0], NAME)]
 
 
 # What a recovery does, one by one. Each compares the recovery that calls it.
@@ -322,9 +389,11 @@ STEPS_OF_A_RECOVERY: dict[str, Callable[[View], Decision[Any]]] = {
         AdoptionBatch(PLACE, None, Position("", 1), [], answered=[Answered(NAME, "q", _period(), 2, NANO)]),
     ),
     "supersede": lambda view: supersede(view, CHECK, SENT, OTHER, in_kafka=True),
-    "discard": lambda view: discard(view, "attempt 1", SENT),
-    "keep": lambda view: keep(view, "attempt 1", SENT),
-    "unreserve": lambda view: unreserve(view, "attempt 1", [(NAME, DATES[0])]),
+    "discard": lambda view: discard(view, CHECK, SENT),
+    "keep": lambda view: keep(view, "attempt 1", NAME, DATES[0], [SENT.release_id]),
+    "keep what is reserved": lambda view: keep_reserved(view, "attempt 1", [(NAME, DATES[0])]),
+    "end keeping": lambda view: end_keeping(view, "attempt 1"),
+    "unreserve": lambda view: unreserve(view, CHECK, [(NAME, DATES[0])]),
     "restore a sealed day": lambda view: restore_days(view, CHECK, [LOST], {"lost": DATES[0]}),
     "restore a seal": lambda view: restore_seals(
         view, CHECK, [Sealed(policy="lost", through=DATES[0], rules="", partitions=1, starts={})]
@@ -357,7 +426,7 @@ def recovering() -> Recoveries:
 def test_a_step_of_a_recovery_is_stale_once_the_recovery_has_ended(step: str) -> None:
     of = recovering()
     if step == "adopt":  # another record is stored: with it the step is one of `supersede`
-        at_once(of.store.apply(of.read({}, lambda view: discard(view, "attempt 1", SENT)).changes))
+        at_once(of.store.apply(of.read({}, lambda view: discard(view, CHECK, SENT)).changes))
     decision = of.read({}, STEPS_OF_A_RECOVERY[step])
     assert not decision.changes.is_empty
     copy = of.store.rows
@@ -372,7 +441,7 @@ def test_a_step_of_a_recovery_is_stale_once_the_recovery_has_ended(step: str) ->
 
 
 def test_a_date_that_changed_between_read_and_apply_stops_each_step_that_read_it() -> None:
-    for step in ("supersede", "discard", "keep", "unreserve", "adopt a budget", "adopt an answer"):
+    for step in ("supersede", "discard", "keep what is reserved", "unreserve", "adopt a budget", "adopt an answer"):
         of = recovering()
         decision = of.read({}, STEPS_OF_A_RECOVERY[step])
         assert at_once(of.store.apply(RowChanges(nonces={DATES[0]: None})))
@@ -391,13 +460,13 @@ def test_a_record_that_is_found_on_a_topic_between_read_and_apply_is_not_discard
 def test_a_record_that_is_kept_keeps_what_its_date_has_reserved() -> None:
     of = recovering()
     before = of.read({}, lambda view: summary_of(view, FREE, DATES[0]))
-    for step in ("keep", "unreserve"):
+    for step in ("keep", "keep what is reserved", "unreserve"):
         assert at_once(of.store.apply(of.read({}, STEPS_OF_A_RECOVERY[step]).changes))
     after = of.read({}, lambda view: summary_of(view, FREE, DATES[0]))
     assert (after.queries, after.total.spent) == (before.queries, before.total.spent)
     assert after.queries
     assert not of.read({}, STEPS_OF_A_RECOVERY["discard"]).result
-    assert of.read({}, lambda view: keep(view, "attempt 1", OTHER)).changes.is_empty, "another record is stored"
+    assert of.read({}, lambda view: keep(view, "attempt 1", NAME, DATES[0], ["another"])).changes.set == {}
 
 
 def test_a_copy_that_brings_an_unsent_record_back_amid_a_recovery_lets_nobody_finish_it() -> None:
