@@ -77,7 +77,8 @@ async def test_a_seal_beyond_the_end_of_a_topic_that_was_cut_off_leads_to_one_re
         await release(pipeline, stores)
         await Registry(pipeline.settings).write(lambda facts: _moved(facts, pipeline.settings.policy.name, means))
         key: Any = DomainKeys(pipeline.name).row(rows.ADOPTED)
-        for field, position in (await stores.redis.hgetall(key)).items():
+        positions: Any = await stores.redis.hgetall(key)  # bytes, but the types allow text
+        for field, position in positions.items():
             topic_id, _, offset = position.decode().rpartition(":")
             if field.decode().startswith(means):
                 await stores.redis.hset(key, field, f"{topic_id}:{int(offset) + BEYOND}")
