@@ -123,7 +123,7 @@ def test_releases_that_a_topic_has_shown_to_have_lost_are_not_drawn_again(
 def test_a_topic_that_is_restored_with_its_records_after_a_refusal_is_read(pipeline: Pipeline) -> None:
     means, before = pipeline.settings.topics.means, pipeline.published()
     backup = [
-        Record(each.value, each.key, each.partition, each.timestamp_ms, [(k, v or b"") for k, v in each.headers])
+        Record(each.value, each.key, each.partition, each.timestamp_ms, tuple((k, v or b"") for k, v in each.headers))
         for each in pipeline.kafka.read(means)
     ]
     make_again(pipeline)
