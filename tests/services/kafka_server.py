@@ -60,6 +60,8 @@ def server_settings(host: str, port: int, controller: int, bind: str) -> dict[st
         "num.io.threads": "2",
         "num.network.threads": "1",
         "log.retention.ms": "-1",  # else records of a recording, with an old CreateTime, are deleted
+        # Topics that hatcast makes have 72 hours: of these such records were deleted every five minutes.
+        "log.retention.check.interval.ms": "86400000",
         # Else records with old times are compacted within seconds: a marker, which has the time of now, ends a segment.
         "log.cleaner.enable": "false",
     }
