@@ -18,6 +18,7 @@ from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces
+from hatcast.stream.ledger.rejections import RecoveryEnded
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import Fineness, fineness_of
@@ -136,11 +137,14 @@ class Unsent:
         RecoveryEnded if the attempt is over.
         """
         number, days = 0, _days(domain, await self._store.nonces())
-        for day in (each for each in days if not domain.is_sealed(*each)):
+        for day in _open(domain, days):
             ids = await self._store.ids(*day)
             await self._store.keep(attempt, *day, ids)
             number += len(ids)
         await self._store.finish_keeping(attempt, days)  # of sealed days too: see `discard`
+        for day in _open(domain, days):
+            if await self._store.ids(*day):  # a copy came back before it had all marks
+                raise RecoveryEnded
         if number:
             log.warning("kept what a topic that lost records may have had", releases=number)
         return replace(attempt, is_kept=True)
@@ -153,7 +157,7 @@ class Unsent:
         number, unreadable = 0, set[Day]()
         while True:
             before, nonces = number, await self._store.nonces()
-            for day in (each for each in _days(domain, nonces) if not domain.is_sealed(*each)):
+            for day in _open(domain, _days(domain, nonces)):
                 async for record in self._records(day, unreadable):
                     await self._store.discard(attempt, record)
                     number += 1
@@ -177,3 +181,7 @@ class Unsent:
 
 def _days(domain: Domain, nonces: Nonces) -> list[Day]:
     return [(name, date) for date in nonces if date != rows.TOTAL for name in domain.partitions]
+
+
+def _open(domain: Domain, days: Iterable[Day]) -> list[Day]:
+    return [day for day in days if not domain.is_sealed(*day)]
