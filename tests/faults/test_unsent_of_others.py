@@ -147,7 +147,9 @@ def test_a_record_that_this_worker_cannot_read_is_kept_where_a_topic_was_lost(re
     run(redis_server, body)
 
 
-def test_a_copy_that_comes_back_before_all_is_kept_ends_the_recovery(redis_server: RedisServer) -> None:
+def test_a_copy_that_comes_back_before_all_is_kept_ends_the_recovery(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def body(redis: Redis, name: str) -> None:
         policy = policy_of(name=name)
         await LedgerStore(redis, name, policy).commit([release(name)], await guard_of_all(redis, name, name))
@@ -158,7 +160,7 @@ def test_a_copy_that_comes_back_before_all_is_kept_ends_the_recovery(redis_serve
             await redis.delete(DomainKeys(name).row(rows.seen(DATE, name)))
             await finish_keeping(*arguments)
 
-        store.unsent.finish_keeping = after_a_copy  # type: ignore[method-assign]  # a fault at this step
+        monkeypatch.setattr(store.unsent, "finish_keeping", after_a_copy)
         with pytest.raises(RecoveryEnded):
             await Unsent(policy, store.unsent).keep(domain(policy), attempt)
 
