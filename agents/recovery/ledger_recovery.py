@@ -3,9 +3,9 @@
 There are two ways, which both read incrementally. *Catching up* reads the records after the adopted positions in Redis:
 at every takeover of a release partition, after every reconnect, and when a stored telemetry offset went back. It does
 not interrupt other workers. *Recovering* first fences all publishers of the domain, and ends with a new token, which
-commits compare: when Redis is another server process or has another replication history, when it lacks commits
-that this worker knows, or when catching up found missing records. Several workers can share a recovery: each adopted
-batch is stored at once.
+commits compare: when Redis is another server process or has another replication history, when it lacks commits that
+this worker knows, when catching up found missing records, or when a topic of releases has lost records. Several workers
+can share a recovery: each adopted batch is stored at once.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.losses import LostReleases, Unsent
 from hatcast.agents.recovery.outputs import LogRange, OutputReader
-from hatcast.agents.recovery.starts import Start, lost_topic, starts_of
+from hatcast.agents.recovery.starts import is_other_topic, lost_topic, starts_of
 from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.calendar import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck, RecoveryState
+from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.rejections import Behind, RecoveryEnded, Unrecovered
 from hatcast.stream.ledger.sealed_days import check_lost
 
@@ -187,7 +187,8 @@ class LedgerRecovery:
             starts, ends = starts_of(domain, adopted, logs), {each: log.end for each, log in logs.items()}
             if lost := lost_topic(domain, starts):  # only a recovery may replace the position that shows it
                 log.warning("an output topic has lost records", topic=lost[0], found=lost[1])
-                return await self._recover(before)
+                state = await self._store.read_state(wanted)
+                return await self._recover(state) if state.token in ("", guard.token) else None  # others were faster
             missing = await self._adopter.adopt(domain, RecoveryCheck.finished(guard.token), starts, ends)
             is_sealed = not await self._store.seals.missing(domain.sealed)
             state = await self._store.read_state(wanted)
@@ -230,23 +231,8 @@ class LedgerRecovery:
             domain = await self._domain()
             if not attempt.is_fenced and not await self._fence(attempt, domain):
                 return False
-            check = attempt.check
-            await self._store.restore_next_policies(check, domain.next_policies)
-            check_lost((await self._store.seals.missing(domain.sealed)).values(), self._calendar)
-            await self._store.seals.restore(check, domain.sealed, domain.days)
-            ends = await self._store.ends()
-            attempt, starts = await self._starts(attempt, domain, ends)
-            if lost := lost_topic(domain, starts):
-                if refusal := await self._losses.refusal(domain, lost, starts, ends):
-                    await self._store.abandon(attempt)  # once the topic is restored, its ends are others
-                    raise refusal
-                attempt = await self._unsent.keep(domain, attempt)
-            adopted = await self._adopter.adopt(domain, attempt.check, starts, ends)
-            discarded = await self._unsent.discard(domain, attempt)
-            if discarded.number:
-                log.warning("discarded releases that were never sent", releases=discarded.number)
-            await self._losses.warn(domain, {day: each.releases for day, each in self._adopter.budgets.items()})
-            finished = await self._store.finish(attempt, domain.sealed, discarded.nonces)
+            attempt, adopted, nonces = await self._restore(attempt, domain)
+            finished = await self._store.finish(attempt, domain.sealed, nonces)
         except RecoveryEnded:
             pass
         finally:
@@ -260,6 +246,33 @@ class LedgerRecovery:
         # Redis or a topic changed during the recovery, so it does not count. The next call begins a new one.
         self._waiting = (attempt.token, monotonic_s() - self._patience_s)
         return False
+
+    async def _restore(self, attempt: Attempt, domain: Domain) -> tuple[Attempt, int, Nonces]:
+        """Adopt what was published up to the ends of an attempt, and discard what was never sent.
+
+        Return the attempt as it is then, how many records Redis lacked, and what `finish` compares. Raises
+        RecoveryEnded.
+        """
+        check = RecoveryCheck.in_progress(attempt.token)
+        await self._store.restore_next_policies(check, domain.next_policies)
+        check_lost((await self._store.seals.missing(domain.sealed)).values(), self._calendar)
+        await self._store.seals.restore(check, domain.sealed, domain.days)
+        ends = await self._store.ends()
+        positions, is_kept = await self._store.positions_and_kept(attempt)
+        attempt = replace(attempt, is_kept=is_kept)
+        starts = starts_of(domain, positions, await self._logs_of(ends, domain))
+        if lost := lost_topic(domain, starts):
+            if refusal := await self._losses.refusal(domain, lost, starts):
+                await self._store.abandon(attempt)  # once the topic is restored, its ends are others
+                raise refusal
+            attempt = await self._unsent.keep(domain, attempt)
+        adopted = await self._adopter.adopt(domain, attempt.check, starts, ends)
+        await self._logs_of(ends, domain)  # what was read was of these topics, too
+        discarded = await self._unsent.discard(domain, attempt)
+        if discarded.number:
+            log.warning("discarded releases that were never sent", releases=discarded.number)
+        await self._losses.warn(domain, {day: each.releases for day, each in self._adopter.budgets.items()})
+        return attempt, adopted, discarded.nonces
 
     def _has_waited_for(self, attempt: str) -> bool:
         known, since_s = self._waiting
@@ -281,17 +294,18 @@ class LedgerRecovery:
         ends = {each: log.end for each, log in (await self._logs(domain)).items()}
         return await self._store.store_ends(attempt, ends)
 
-    async def _starts(
-        self, attempt: Attempt, domain: Domain, ends: Mapping[OutputPartition, Position]
-    ) -> tuple[Attempt, dict[OutputPartition, Start]]:
-        """Return the attempt as it is now, and where it starts. Raises RecoveryEnded if a topic ends before its end."""
-        adopted, is_kept = await self._store.begun(attempt)
-        logs = await self._logs(domain)
+    async def _logs_of(
+        self, ends: Mapping[OutputPartition, Position], domain: Domain
+    ) -> dict[OutputPartition, LogRange]:
+        """Return what the partitions of an attempt have now. Raises RecoveryEnded if its ends are not theirs."""
+        logs, found = await self._logs(domain), {}
         for each, end in ends.items():
-            now = logs[each].end if each in logs else None
-            if now is None or now.topic_id != end.topic_id or now.offset < end.offset:
-                raise RecoveryEnded  # a topic was made again or cut off since the fence
-        return replace(attempt, is_kept=is_kept), starts_of(domain, adopted, {each: logs[each] for each in ends})
+            now = logs.get(each)
+            if now is None or now.end.offset < end.offset or is_other_topic(now.end, end):
+                log.warning("an output topic was made again or cut off since the fence", topic=each.topic)
+                raise RecoveryEnded
+            found[each] = LogRange(now.start, Position(end.topic_id, now.end.offset))
+        return found
 
     async def _logs(self, domain: Domain) -> dict[OutputPartition, LogRange]:
         try:

@@ -16,9 +16,8 @@ from hatcast.agents.recovery.starts import Start
 from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.adoption import OutputPartition, Position, Published
+from hatcast.stream.ledger.adoption import OutputPartition, Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces
-from hatcast.stream.ledger.rejections import RecoveryEnded
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import Fineness, fineness_of
@@ -50,17 +49,13 @@ class LostReleases:
         self._decode = decode
 
     async def refusal(
-        self,
-        domain: Domain,
-        lost: tuple[str, str],
-        starts: Mapping[OutputPartition, Start],
-        ends: Mapping[OutputPartition, Position],
+        self, domain: Domain, lost: tuple[str, str], starts: Mapping[OutputPartition, Start]
     ) -> HatcastError | None:
         """Return why nothing may be released: releases are lacking; None if none is. Call before the adoption.
 
         lost   a topic that lost records, and what shows it
         """
-        lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, starts, ends))
+        lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, starts))
         if not lacking:
             return None
         (name, date), number = min(lacking.items())
@@ -98,13 +93,13 @@ class LostReleases:
         return found
 
     def _read(
-        self, domain: Domain, starts: Mapping[OutputPartition, Start], ends: Mapping[OutputPartition, Position]
+        self, domain: Domain, starts: Mapping[OutputPartition, Start]
     ) -> tuple[dict[Day, int], dict[Day, set[str]]]:
         """Return the counts of the newest budget records, and the ids of the charged releases on the topics."""
-        first = {each: starts[each].unsealed for each in ends}
+        first = {each: start.unsealed for each, start in starts.items()}
         budgets: dict[Day, tuple[int, int]] = {}
         sent: dict[Day, set[str]] = {}
-        for batch in self._reader.read(first, {partition: end.offset for partition, end in ends.items()}):
+        for batch in self._reader.read(first, {each: start.end for each, start in starts.items()}):
             contents = self._decode(domain, batch)
             for day, budget in contents.budgets.items():
                 budgets[day] = max(budgets.get(day, (0, 0)), (budget.seq, budget.releases))
@@ -136,15 +131,18 @@ class Unsent:
         Return the attempt, which from then on requires that they are kept. Call before the adoption. Raises
         RecoveryEnded if the attempt is over.
         """
-        number, days = 0, _days(domain, await self._store.nonces())
-        for day in _open(domain, days):
-            ids = await self._store.ids(*day)
-            await self._store.keep(attempt, *day, ids)
-            number += len(ids)
-        await self._store.finish_keeping(attempt, days)  # of sealed days too: see `discard`
-        for day in _open(domain, days):
-            if await self._store.ids(*day):  # a copy came back before it had all marks
-                raise RecoveryEnded
+        number = 0
+        while True:
+            nonces = await self._store.nonces()
+            days = _days(domain, nonces)
+            for day in _open(domain, days):
+                ids = await self._store.ids(*day)
+                await self._store.keep(attempt, *day, ids)
+                number += len(ids)
+            await self._store.keep_reserved(attempt, days)  # of sealed days too: see `discard`
+            if await self._store.nonces() == nonces:  # nothing was left to keep
+                break
+        await self._store.end_keeping(attempt, nonces)
         if number:
             log.warning("kept what a topic that lost records may have had", releases=number)
         return replace(attempt, is_kept=True)

@@ -1,7 +1,7 @@
 """Where reading the output topics starts, and what shows that a topic lost records.
 
-The adopted position shows a loss until it is replaced, which only a recovery does that has kept what the topic may have
-had.    [docs/proofs.md, "One ledger", step 9]
+Of a topic of releases the adopted position shows a loss until it is replaced, which only a recovery does that has kept
+what the topic may have had.    [docs/proofs.md, "One ledger", step 9]
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +19,7 @@ class Start:
     stored: Position | None  # the adopted position in Redis
     first: Position  # the first record to read
     unsealed: int  # offset before which all records are of sealed days
+    end: int  # offset after the last record there is now
     lost: str  # what shows that the partition lost records; "" if nothing does
 
 
@@ -43,19 +44,25 @@ def offset_of(known: Position | None, topic_id: str) -> int:
     return known.offset if known is not None and known.topic_id == topic_id else 0
 
 
+def is_other_topic(one: Position, other: Position) -> bool:
+    """Return whether two positions are of different topics of one name. Brokers without ids do not show it."""
+    return bool(one.topic_id and other.topic_id) and one.topic_id != other.topic_id
+
+
 def _start_of(adopted: Position | None, unsealed_from: Iterable[Position], log: LogRange) -> Start:
     topic_id, end = log.end
     sealed = [*unsealed_from]
-    # A seal stays as it is, so it shows a loss only until a recovery has stored a position, and one of a log that was
-    # longer says nothing about this one.
     unsealed = max((at for each in sealed if (at := offset_of(each, topic_id)) <= end), default=0)
     known = sealed if adopted is None else [adopted]
-    read_to, lost = max([unsealed, *(offset_of(each, topic_id) for each in known)]), ""
-    if known and all(each.topic_id and topic_id and each.topic_id != topic_id for each in known):
+    # A seal stays as it is, also where its log was cut off and has grown past it. So where a position is stored, a seal
+    # shows no loss, and only says that records which are deleted were of sealed days.
+    skipped = unsealed if adopted is None else min(unsealed, log.start)
+    read_to, lost = max([skipped, *(offset_of(each, topic_id) for each in known)]), ""
+    if known and all(is_other_topic(each, log.end) for each in known):
         lost = "was deleted and created again"
     elif end < read_to:
         lost = f"ends at offset {end}, though it was read up to {read_to}"
     elif log.start > read_to:
         lost = f"begins at offset {log.start}, though it was read up to {read_to} only"
-    # It may have grown again since, from an offset that nobody knows.
-    return Start(adopted, Position(topic_id, unsealed if lost else read_to), unsealed, lost)
+    # A log that was cut off may have grown again since, from an offset that nobody knows.
+    return Start(adopted, Position(topic_id, unsealed if lost else read_to), unsealed, end, lost)

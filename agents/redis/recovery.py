@@ -82,13 +82,17 @@ class UnsentStore(DomainRows):
             step = partial(keep, attempt=attempt.token, name=name, date=date, ids=some)
             await self._rows.decide(keep_rows(name, date, some), step)
 
-    async def finish_keeping(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
-        """Keep what days have reserved too, then store that all is kept. Raises RecoveryEnded as `discard`."""
+    async def keep_reserved(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
+        """Keep what days have reserved. Raises RecoveryEnded as `discard`."""
         for at in range(0, len(days), _BATCH):
             some = days[at : at + _BATCH]
             step = partial(keep_reserved, attempt=attempt.token, days=some)
-            await self._rows.decide(reserved_rows(attempt.check, some), step)
-        await self._rows.decide({rows.RECOVERY: {"attempt"}}, partial(end_keeping, attempt=attempt.token))
+            await self._rows.decide(reserved_rows(RecoveryCheck.in_progress(attempt.token), some), step)
+
+    async def end_keeping(self, attempt: Attempt, nonces: Nonces) -> None:
+        """Store that all is kept. Raises RecoveryEnded as `discard`, also if a copy came back since these nonces."""
+        wanted: Wanted = {rows.RECOVERY: {"attempt"}, rows.NONCES: nonces.keys()}
+        await self._rows.decide(wanted, partial(end_keeping, attempt=attempt.token, nonces=nonces))
 
     async def unreserve(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
         """Remove reservations that no topic has reported.
@@ -205,7 +209,7 @@ class RecoveryStore(DomainRows):
         """
         through = {name: seal.through for name, seal in sealed.items()}
         return await self._rows.decide(
-            recovery.finish_rows(through, nonces), lambda view: recovery.finish(view, attempt.token, through, nonces)
+            recovery.finish_rows(through, nonces), lambda view: recovery.finish(view, attempt.check, through, nonces)
         )
 
     async def abandon(self, attempt: Attempt) -> None:
@@ -225,8 +229,8 @@ class RecoveryStore(DomainRows):
         """Return the position in each output partition up to which the ledger has every record."""
         return await self._rows.look({rows.ADOPTED: None}, lambda view: recovery.positions(view, rows.ADOPTED))
 
-    async def begun(self, attempt: Attempt) -> tuple[dict[OutputPartition, Position], bool]:
-        """Return the adopted positions, and at the same time whether an attempt has kept what a topic lost."""
+    async def positions_and_kept(self, attempt: Attempt) -> tuple[dict[OutputPartition, Position], bool]:
+        """Return the adopted positions, and at the same time whether this attempt has kept what a topic lost."""
         found = await self._rows.look(
             {rows.ADOPTED: None, rows.RECOVERY: {"kept"}},
             lambda view: (recovery.positions(view, rows.ADOPTED), view.get(rows.RECOVERY, "kept")),
@@ -236,7 +240,11 @@ class RecoveryStore(DomainRows):
     async def charged(self, name: str, date: str) -> tuple[int, set[str]]:
         """Return how many charged releases of a policy a day's ledger counts, and the ids of all of its records."""
         counted = await self._field(rows.ledger(date), f"releases:{name}")
-        ids: Any = await self._redis.hkeys(self._keys.row(rows.releases(date, name)))  # bytes, but the types allow text
+        while True:
+            ids: Any = await self._redis.hkeys(self._keys.row(rows.releases(date, name)))  # bytes; the types allow text
+            known, counted = counted, await self._field(rows.ledger(date), f"releases:{name}")
+            if counted == known:  # else another worker has adopted meanwhile
+                break
         with parsing(self._keys.row(rows.ledger(date))):
             return int(counted or 0), {each.decode() for each in ids}
 

@@ -156,18 +156,19 @@ def finish_rows(sealed: Collection[str], nonces: Collection[str]) -> Wanted:
     return {**RECOVERY_ROWS, rows.SEALED: sealed, rows.NONCES: nonces}
 
 
-def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) -> Decision[bool]:
+def finish(view: View, check: RecoveryCheck, sealed: Mapping[str, str], nonces: Nonces) -> Decision[bool]:
     """Finish a recovery, if the ledger has every record that was published before the fence, and no other.
 
+    check    of the attempt
     sealed   policies with sealed days, each with its last sealed date: the summaries were restored before that date was
     nonces   of dates and of the total, with which the ledger had no unsent record: else a copy brought one back
     False if another recovery is in progress, the server went back or was replaced meanwhile, or something is missing.
     """
-    draft = Draft(view)
-    if draft.compare(rows.RECOVERY, "token") == attempt.encode():  # an earlier reply was lost
+    draft, attempt = Draft(view), check.token.encode()
+    if draft.compare(rows.RECOVERY, "token") == attempt:  # an earlier reply was lost
         return Decision(result=True, changes=draft.changes)
     if (
-        draft.compare(rows.RECOVERY, "attempt") != attempt.encode()
+        any(draft.compare(rows.RECOVERY, each) != attempt for each in ("attempt", check.field))
         or not _is_of_this_server(draft)
         or not view.whole(rows.ENDS)
         or not all(has_adopted(draft, field, draft.compare(rows.ENDS, field)) for field in view.whole(rows.ENDS))
@@ -175,7 +176,7 @@ def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) 
         or not all(draft.compare(rows.NONCES, field) == nonce for field, nonce in nonces.items())
     ):
         return Decision(result=False, changes=draft.changes)
-    for field, value in zip(("token", *_SERVER), (attempt.encode(), *_server(draft)), strict=True):
+    for field, value in zip(("token", *_SERVER), (attempt, *_server(draft)), strict=True):
         draft.set(rows.RECOVERY, field, value)
     _end_attempt(draft)
     return Decision(result=True, changes=draft.changes)

@@ -68,7 +68,7 @@ def published(date: str, name: str) -> str:
 
 
 def seen(date: str, name: str) -> str:
-    """Set: release_ids that readers may have seen, and Kafka has not acknowledged; of one policy and date.
+    """Set: release_ids that are not marked as published, and readers may have seen; of one policy and date.
 
     They were found on an output topic, or may have been on one that lost records.
     """

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.book import Book
-from hatcast.stream.ledger.recovery import RecoveryCheck, require
+from hatcast.stream.ledger.recovery import Nonces, RecoveryCheck, require
+from hatcast.stream.ledger.rejections import RecoveryEnded
 from hatcast.stream.ledger.sums import INCOMPLETE, close_horizon, take_back_state
 from hatcast.stream.ledger.view import Decision, Draft, View, Wanted, number_of
 
@@ -95,6 +96,7 @@ def keep(view: View, attempt: str, name: str, date: str, ids: Collection[str]) -
         is_here = draft.get(rows.releases(date, name), id_) is not None
         if is_here and not draft.has_member(rows.published(date, name), id_):
             draft.add_member(rows.seen(date, name), id_)
+            draft.change_date(date)  # for `end_keeping`
     return Decision(None, draft.changes)
 
 
@@ -114,10 +116,16 @@ def keep_reserved(view: View, attempt: str, days: Sequence[tuple[str, str]]) -> 
     return Decision(None, draft.changes)
 
 
-def end_keeping(view: View, attempt: str) -> Decision[None]:
-    """Store that all records and reservations are kept. Raises RecoveryEnded."""
+def end_keeping(view: View, attempt: str, nonces: Nonces) -> Decision[None]:
+    """Store that all records and reservations are kept.
+
+    nonces   with which nothing was left to keep
+    Raises RecoveryEnded, also if they have changed: a copy came back.
+    """
     draft = Draft(view)
     require(draft, RecoveryCheck.in_progress(attempt))
+    if not all(draft.compare(rows.NONCES, each) == nonce for each, nonce in nonces.items()):
+        raise RecoveryEnded
     draft.set(rows.RECOVERY, "kept", attempt.encode())
     return Decision(None, draft.changes)
 

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.recovery.domain import Domain
@@ -19,7 +18,6 @@ from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
 from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck
-from hatcast.stream.ledger.rejections import RecoveryEnded
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy
@@ -143,26 +141,6 @@ def test_a_record_that_this_worker_cannot_read_is_kept_where_a_topic_was_lost(re
         store, attempt = await began(redis, name, policy)
         assert (await Unsent(policy, store.unsent).keep(domain(policy), attempt)).is_kept
         assert await store.unsent.ids(name, DATE) == []
-
-    run(redis_server, body)
-
-
-def test_a_copy_that_comes_back_before_all_is_kept_ends_the_recovery(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def body(redis: Redis, name: str) -> None:
-        policy = policy_of(name=name)
-        await LedgerStore(redis, name, policy).commit([release(name)], await guard_of_all(redis, name, name))
-        store, attempt = await began(redis, name, policy)
-        finish_keeping = store.unsent.finish_keeping
-
-        async def after_a_copy(*arguments: Any) -> None:
-            await redis.delete(DomainKeys(name).row(rows.seen(DATE, name)))
-            await finish_keeping(*arguments)
-
-        monkeypatch.setattr(store.unsent, "finish_keeping", after_a_copy)
-        with pytest.raises(RecoveryEnded):
-            await Unsent(policy, store.unsent).keep(domain(policy), attempt)
 
     run(redis_server, body)
 

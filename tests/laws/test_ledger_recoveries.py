@@ -179,7 +179,7 @@ class Recoveries(RuleBasedStateMachine):
         for record in self.unsent():
             return self.read({}, partial(discard, check=check, record=record)), _nothing
         nonces = dict(at_once(self.store.read({rows.NONCES: None})).whole(rows.NONCES))
-        decision = self.read({}, lambda view: finish(view, own.attempt, {}, nonces))
+        decision = self.read({}, lambda view: finish(view, check, {}, nonces))
         # An older recovery that a copy brought back ends earlier: workers know its generation, and begin another one.
         return decision, self.is_whole if decision.result and end == len(self.topic) else _nothing
 
@@ -205,7 +205,8 @@ class Recoveries(RuleBasedStateMachine):
         def start() -> None:
             own.check = Attempt(own.attempt, ours=True, is_fenced=True, is_kept=True).check
 
-        return self.read({}, partial(end_keeping, attempt=own.attempt)), start
+        nonces = dict(at_once(self.store.read({rows.NONCES: None})).whole(rows.NONCES))
+        return self.read({}, partial(end_keeping, attempt=own.attempt, nonces=nonces)), start
 
     def unsent(self) -> list[Published]:
         """The records of the store without a mark."""
@@ -369,6 +370,23 @@ def test_a_copy_from_before_what_was_kept_ends_the_recovery_that_relies_on_it(st
     assert of.store.rows.get(rows.releases(DATES[0], NAME)) == copy[rows.releases(DATES[0], NAME)]
 
 
+def test_a_copy_that_comes_back_before_all_is_kept_does_not_count_as_kept() -> None:
+    of = Losses()
+    of.commit("a", NANO)
+    of.send()
+    of.lose()
+    of.begin(replace=False, worker=0)
+    copy, own = of.store.rows, of.workers[0]
+    of.go_on(0, 1)
+    assert not of.unsent()
+    own.pending = of._next(own, 1)
+    of.store.restore(copy)
+    of._apply(own)
+    assert of.row(rows.RECOVERY, "kept") is None
+    of.go_on(0, 12)
+    assert of.sent.items() <= of.store.rows[rows.releases(DATES[0], NAME)].items()
+
+
 # What a recovery does, one by one. Each compares the recovery that calls it.
 
 SENT, OTHER = published("a", 1, NANO), published("a", 2, 2 * NANO)
@@ -392,7 +410,7 @@ STEPS_OF_A_RECOVERY: dict[str, Callable[[View], Decision[Any]]] = {
     "discard": lambda view: discard(view, CHECK, SENT),
     "keep": lambda view: keep(view, "attempt 1", NAME, DATES[0], [SENT.release_id]),
     "keep what is reserved": lambda view: keep_reserved(view, "attempt 1", [(NAME, DATES[0])]),
-    "end keeping": lambda view: end_keeping(view, "attempt 1"),
+    "end keeping": lambda view: end_keeping(view, "attempt 1", {}),
     "unreserve": lambda view: unreserve(view, CHECK, [(NAME, DATES[0])]),
     "restore a sealed day": lambda view: restore_days(view, CHECK, [LOST], {"lost": DATES[0]}),
     "restore a seal": lambda view: restore_seals(
@@ -478,11 +496,11 @@ def test_a_copy_that_brings_an_unsent_record_back_amid_a_recovery_lets_nobody_fi
     copy = of.store.rows
     assert at_once(of.store.apply(of.read({}, STEPS_OF_A_RECOVERY["discard"]).changes))
     nonces = dict(at_once(of.store.read({rows.NONCES: None})).whole(rows.NONCES))
-    done = of.read({}, lambda view: finish(view, "attempt 1", {}, nonces))
+    done = of.read({}, lambda view: finish(view, CHECK, {}, nonces))
     assert done.result
     of.store.restore(copy)
     assert not at_once(of.store.apply(done.changes))
-    assert not of.read({}, lambda view: finish(view, "attempt 1", {}, nonces)).result
+    assert not of.read({}, lambda view: finish(view, CHECK, {}, nonces)).result
 
 
 def test_a_recovery_finishes_only_where_it_began() -> None:
@@ -490,15 +508,15 @@ def test_a_recovery_finishes_only_where_it_began() -> None:
     of.topic.clear()
     batch = AdoptionBatch(PLACE, None, Position("", 0), [])
     assert at_once(of.store.apply(of._adopt(CHECK, batch, frozenset()).changes))
-    done = of.read({}, lambda view: finish(view, "attempt 1", {}, {}))
+    done = of.read({}, lambda view: finish(view, CHECK, {}, {}))
     assert done.result
     for field in ("run_id", "replid"):
         copy = of.store.rows
         assert at_once(of.store.apply(RowChanges(set={rows.RECOVERY: {f"attempt_{field}": b"another"}})))
         assert not at_once(of.store.apply(done.changes))
-        assert not of.read({}, lambda view: finish(view, "attempt 1", {}, {})).result
+        assert not of.read({}, lambda view: finish(view, CHECK, {}, {})).result
         of.store.restore(copy)
-    assert not of.read({}, lambda view: finish(view, "attempt 1", {"lost": DATES[0]}, {})).result, "a seal is missing"
+    assert not of.read({}, lambda view: finish(view, CHECK, {"lost": DATES[0]}, {})).result, "a seal is missing"
     assert at_once(of.store.apply(done.changes))
 
 

@@ -41,6 +41,6 @@ async def test_a_read_that_is_given_up_after_a_time_is_closed_and_says_so() -> N
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             domain = Domain(frozenset(), frozenset())
-            starts = {partition: Start(start, start, unsealed=0, lost="")}
+            starts = {partition: Start(start, start, unsealed=0, end=5, lost="")}
             await adopter.adopt(domain, RecoveryCheck.finished("t"), starts, {partition: Position("", 5)})
     assert reader.closed

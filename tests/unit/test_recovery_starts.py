@@ -33,12 +33,14 @@ def domain_of(*sealed: Position) -> Domain:
         (("a", 5), [], (0, "a", 9), 5, ""),
         (("a", 9), [], (0, "a", 9), 9, ""),
         (("a", 5), [("a", 7)], (7, "a", 9), 7, ""),
+        (("a", 5), [("a", 7)], (0, "a", 9), 5, ""),
         (None, [("a", 7), ("a", 8)], (0, "a", 9), 8, ""),
         (("a", 5), [], (6, "a", 9), 0, "begins at offset 6, though it was read up to 5 only"),
         (None, [], (6, "a", 6), 0, "begins at offset 6, though it was read up to 0 only"),
         (("a", 10), [], (0, "a", 9), 0, "ends at offset 9, though it was read up to 10"),
         (("a", 10), [("a", 4)], (0, "a", 9), 4, "ends at offset 9, though it was read up to 10"),
         (("a", 5), [("a", 10)], (0, "a", 9), 5, ""),  # only the seal is of the longer log
+        (("a", 5), [("a", 10)], (0, "a", 11), 5, ""),  # also once the log has grown past it
         (None, [("a", 4), ("a", 10)], (0, "a", 9), 4, "ends at offset 9, though it was read up to 10"),
         (("a", 5), [], (0, "b", 9), 0, "was deleted and created again"),
         (("a", 0), [], (0, "b", 0), 0, "was deleted and created again"),
