@@ -262,9 +262,7 @@ class LedgerRecovery:
         attempt = replace(attempt, is_kept=is_kept)
         starts = starts_of(domain, positions, await self._logs_of(ends, domain))
         if lost := lost_topic(domain, starts):
-            if refusal := await self._losses.refusal(domain, lost, starts):
-                await self._store.abandon(attempt)  # once the topic is restored, its ends are others
-                raise refusal
+            await self._losses.check(domain, lost, starts)
             attempt = await self._unsent.keep(domain, attempt)
         adopted = await self._adopter.adopt(domain, attempt.check, starts, ends)
         await self._logs_of(ends, domain)  # what was read was of these topics, too

@@ -48,21 +48,18 @@ class LostReleases:
         self._reader = reader
         self._decode = decode
 
-    async def refusal(
-        self, domain: Domain, lost: tuple[str, str], starts: Mapping[OutputPartition, Start]
-    ) -> HatcastError | None:
-        """Return why nothing may be released: releases are lacking; None if none is. Call before the adoption.
+    async def check(self, domain: Domain, lost: tuple[str, str], starts: Mapping[OutputPartition, Start]) -> None:
+        """Raise HatcastError if releases are lacking. Call before the adoption.
 
         lost   a topic that lost records, and what shows it
         """
         lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, starts))
-        if not lacking:
-            return None
-        (name, date), number = min(lacking.items())
-        return HatcastError(
-            f"topic {' '.join(lost)}, and {number} releases of policy {name!r} on {date} that"
-            f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
-        )
+        if lacking:
+            (name, date), number = min(lacking.items())
+            raise HatcastError(
+                f"topic {' '.join(lost)}, and {number} releases of policy {name!r} on {date} that"
+                f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
+            )
 
     async def warn(self, domain: Domain, budgets: Mapping[Day, int]) -> None:
         """Log and count the releases that are lacking after an adoption.

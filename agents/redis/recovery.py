@@ -212,10 +212,6 @@ class RecoveryStore(DomainRows):
             recovery.finish_rows(through, nonces), lambda view: recovery.finish(view, attempt.check, through, nonces)
         )
 
-    async def abandon(self, attempt: Attempt) -> None:
-        """End a recovery that cannot finish: the next one begins anew."""
-        await self._rows.decide(recovery.RECOVERY_ROWS, partial(recovery.abandon, attempt=attempt.token))
-
     async def restore_next_policies(self, check: RecoveryCheck, next_policies: Mapping[str, NextPolicy]) -> None:
         """Restore policy transitions that Redis lacks. Raises RecoveryEnded if that recovery is over."""
         wanted: Wanted = {rows.RECOVERY: {check.field}, rows.NEXT_POLICIES: next_policies.keys()}

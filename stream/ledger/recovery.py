@@ -178,16 +178,10 @@ def finish(view: View, check: RecoveryCheck, sealed: Mapping[str, str], nonces: 
         return Decision(result=False, changes=draft.changes)
     for field, value in zip(("token", *_SERVER), (attempt, *_server(draft)), strict=True):
         draft.set(rows.RECOVERY, field, value)
-    _end_attempt(draft)
+    for field in (*_ATTEMPT, "kept"):
+        draft.set(rows.RECOVERY, field, None)
+    draft.delete(rows.ENDS)
     return Decision(result=True, changes=draft.changes)
-
-
-def abandon(view: View, attempt: str) -> Decision[None]:
-    """End a recovery that cannot finish: the next one fences and asks for the ends anew."""
-    draft = Draft(view)
-    if draft.compare(rows.RECOVERY, "attempt") == attempt.encode():
-        _end_attempt(draft)
-    return Decision(None, draft.changes)
 
 
 def has_adopted(draft: Draft, partition: str, end: bytes | None) -> bool:
@@ -216,12 +210,6 @@ def output_partition_of(key: str, field: str) -> OutputPartition:
     """Parse `topic/partition`. Raises DamagedRow."""
     topic, _, partition = field.rpartition("/")
     return OutputPartition(topic, number_of(key, partition.encode()))
-
-
-def _end_attempt(draft: Draft) -> None:
-    for field in (*_ATTEMPT, "kept"):
-        draft.set(rows.RECOVERY, field, None)
-    draft.delete(rows.ENDS)
 
 
 def _server(draft: Draft) -> list[bytes]:
