@@ -182,6 +182,9 @@ class LedgerRecovery:
             # Read before the topics: if Redis goes back after this, its sequences differ from these.
             before = await self._store.read_state(wanted)
             domain = await self._domain()
+            if await self._store.seals.missing(domain.sealed):  # a seal is written to Redis first, then to the registry
+                log.warning("Redis has lost sealed days")
+                return await self._recover(before)
             adopted = await self._store.adopted()
             logs = await self._logs(domain)
             starts, ends = starts_of(domain, adopted, logs), {each: log.end for each, log in logs.items()}
@@ -190,7 +193,6 @@ class LedgerRecovery:
                 state = await self._store.read_state(wanted)
                 return await self._recover(state) if state.token in ("", guard.token) else None  # others were faster
             missing = await self._adopter.adopt(domain, RecoveryCheck.finished(guard.token), starts, ends)
-            is_sealed = not await self._store.seals.missing(domain.sealed)
             state = await self._store.read_state(wanted)
         except RecoveryEnded:
             guard.reset()
@@ -200,9 +202,6 @@ class LedgerRecovery:
             raise
         if missing:
             log.warning("Redis has lost published releases", missing=missing)
-            return await self._recover(state)
-        if not is_sealed:  # a seal is written to Redis first, then to the registry
-            log.warning("Redis has lost sealed days")
             return await self._recover(state)
         if state.token != guard.token:
             guard.reset()

@@ -55,7 +55,7 @@ def _start_of(adopted: Position | None, unsealed_from: Iterable[Position], log: 
     unsealed = max((at for each in sealed if (at := offset_of(each, topic_id)) <= end), default=0)
     known = sealed if adopted is None else [adopted]
     # A seal stays as it is, also where its log was cut off and has grown past it. So where a position is stored, a seal
-    # shows no loss, and only says that records which are deleted were of sealed days.
+    # shows no loss, and only says that records which are deleted were of sealed days. Others are read and left out.
     skipped = unsealed if adopted is None else min(unsealed, log.start)
     read_to, lost = max([skipped, *(offset_of(each, topic_id) for each in known)]), ""
     if known and all(is_other_topic(each, log.end) for each in known):
