@@ -247,7 +247,7 @@ class LedgerRecovery:
         return False
 
     async def _restore(self, attempt: Attempt, domain: Domain) -> tuple[Attempt, int, Nonces]:
-        """Adopt what was published up to the ends of an attempt, and discard what was never sent.
+        """Adopt all published records up to an attempt's ends, and discard the unsent ones.
 
         Return the attempt as it is then, how many records Redis lacked, and what `finish` compares. Raises
         RecoveryEnded.
@@ -294,7 +294,7 @@ class LedgerRecovery:
     async def _logs_of(
         self, ends: Mapping[OutputPartition, Position], domain: Domain
     ) -> dict[OutputPartition, LogRange]:
-        """Return what the partitions of an attempt have now. Raises RecoveryEnded if its ends are not theirs."""
+        """Return the present range of each partition. Raises RecoveryEnded if one is not that of the fence."""
         logs, found = await self._logs(domain), {}
         for each, end in ends.items():
             now = logs.get(each)

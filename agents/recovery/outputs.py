@@ -32,7 +32,7 @@ _FETCH_OPTIONS: Final = {
 
 
 class LogRange(NamedTuple):
-    """What an output partition has: its first offset, and the position after its last record."""
+    """Range of an output partition: its first offset, and the position after its last record."""
 
     start: int
     end: Position

@@ -1,4 +1,4 @@
-"""Where reading the output topics starts, and what shows that a topic lost records.
+"""Start of reading in each output partition, and signs that a topic lost records.
 
 Of a topic of releases the adopted position shows a loss until it is replaced, which only a recovery does that has kept
 what the topic may have had.    [docs/proofs.md, "One ledger", step 9]
@@ -14,7 +14,7 @@ from hatcast.stream.ledger.adoption import OutputPartition, Position
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading one output partition starts."""
+    """Start of reading in one output partition."""
 
     stored: Position | None  # the adopted position in Redis
     first: Position  # the first record to read

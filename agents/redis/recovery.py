@@ -226,7 +226,7 @@ class RecoveryStore(DomainRows):
         return await self._rows.look({rows.ADOPTED: None}, lambda view: recovery.positions(view, rows.ADOPTED))
 
     async def positions_and_kept(self, attempt: Attempt) -> tuple[dict[OutputPartition, Position], bool]:
-        """Return the adopted positions, and at the same time whether this attempt has kept what a topic lost."""
+        """Return the adopted positions, and whether this attempt has kept the unsent records, read at one moment."""
         found = await self._rows.look(
             {rows.ADOPTED: None, rows.RECOVERY: {"kept"}},
             lambda view: (recovery.positions(view, rows.ADOPTED), view.get(rows.RECOVERY, "kept")),

@@ -158,9 +158,7 @@ def _oldest(batch: AdoptionBatch, name: str, date: str) -> str:
 
 
 def _store_oldest(draft: Draft, batch: AdoptionBatch, name: str, date: str, first: int) -> None:
-    """Store the first record of a day, which its seal will contain. Offsets may start again: in a topic that was
-    recreated, or where one was cut off.
-    """
+    """Store the first record of a day for its seal. In a topic that was recreated or cut off, offsets start again."""
     field, own = _oldest(batch, name, date), Position(batch.following.topic_id, first)
     stored = draft.get(rows.OLDEST, field)
     known = None if stored is None else position_of(rows.OLDEST, stored)

@@ -41,7 +41,7 @@ class Attempt:
 
     @property
     def check(self) -> "RecoveryCheck":
-        """What each of its steps requires: of a copy of the store from before anything was kept none is applied."""
+        """Condition of each step. Once records are kept, no step is applied to a copy from before that."""
         return RecoveryCheck.kept(self.token) if self.is_kept else RecoveryCheck.in_progress(self.token)
 
 
@@ -64,7 +64,7 @@ class RecoveryCheck:
 
     @staticmethod
     def kept(token: str) -> "RecoveryCheck":
-        """Require this recovery in progress, after it has kept what a lost topic may have had."""
+        """Require this recovery in progress, after it has kept all unsent records."""
         return RecoveryCheck("kept", token)
 
 
